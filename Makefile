@@ -132,7 +132,7 @@ prerequisites:
 .PHONY: warm
 warm: .make/venv
 	@$(BIN)/python -m tailrace.infra.warm_up
-	@$(BIN)/python -m tailrace.pipelines.runtime.class_archive
+	@$(BIN)/python -m tailrace.pipelines.runtime.spark.class_archive
 
 .make/uv:
 	$(PYTHON) -m venv $@ && $@/bin/pip install --quiet uv

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from tailrace.infra.class_archives import reading, spark_archive
+from tailrace.infra.cds_archives import reading, spark_archive
 from tailrace.infra.jars import spark_jars
 from tailrace.infra.prerequisites import find_java
-from tailrace.pipelines.runtime.channel_hand_over import ChannelPlan
-from tailrace.pipelines.runtime.hand_over import HandOver
-from tailrace.pipelines.runtime.lobby import Lobby
-from tailrace.pipelines.runtime.query import Pace, start_query
-from tailrace.pipelines.runtime.session import start_session
-from tailrace.pipelines.runtime.stream_task.kafka import admin_client
+from tailrace.pipelines.runtime.common.kafka_clients import admin_client
+from tailrace.pipelines.runtime.spark.buffer_forwarder import ChannelPlan
+from tailrace.pipelines.runtime.spark.partition_forwarder import HandOver
+from tailrace.pipelines.runtime.spark.query import Pace, start_query
+from tailrace.pipelines.runtime.spark.session import start_session
+from tailrace.pipelines.runtime.task_runtime.worker_rendezvous import Lobby
 from tailrace.services.log.topics import create_topics
 
 HEAP_MIB = 640

@@ -15,7 +15,7 @@ from itertools import accumulate
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from tailrace.pipelines.runtime.stream_task.kafka import admin_client
+from tailrace.pipelines.runtime.common.kafka_clients import admin_client
 from tailrace.services.log.topics import create_topics
 
 WORDS = 10

@@ -14,10 +14,10 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 
 from _deployment import Deployment
+from _heartbeats import Pulse
 from _jobs import Cluster, running_cluster
 from _lines import check, create_topic, load
 from _processes import new_log
-from _pulse import Pulse
 from _report import conditions, median, percentile, report
 from _scale import scaled, scaled_s
 from _simulated import SLOTS

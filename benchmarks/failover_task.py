@@ -26,7 +26,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tailrace.pipelines.api import Formats, KafkaSink, StreamExecutionEnvironment
 from tailrace.pipelines.functions import MapFunction, RuntimeContext
-from tailrace.pipelines.runtime.stream_task.kafka import admin_client
+from tailrace.pipelines.runtime.common.kafka_clients import admin_client
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import TaskExecutorLost
 from tailrace.schemas.job_master import UpdateTaskExecutionState

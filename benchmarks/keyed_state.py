@@ -20,10 +20,10 @@ from _scale import scaled
 
 from tailrace.pipelines.functions import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from tailrace.pipelines.functions.process import KeyedContext
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.operators.build import build_operator
-from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.operators.factory import build_operator
 from tailrace.pipelines.runtime.operators.operator import Operator, Setup
+from tailrace.pipelines.runtime.operators.task_context import TaskContext
+from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.types import RecordType, Types
 from tailrace.schemas.types import OperatorConfig
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from _heartbeats import Pulse
 from _jobs import Cluster, running_cluster
 from _lines import create_topic
-from _pulse import Pulse
 from _report import conditions, median, percentile, report
 from _scale import scaled_s
 from confluent_kafka import Consumer, Producer, TopicPartition

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from itertools import count
 
 import psutil
+from _heartbeats import Pulse
 from _jobs import Cluster, Job, running_cluster
 from _lines import create_topic
-from _pulse import Pulse
 from _report import conditions, median, report
 from _scale import scaled, scaled_s
 from memory import family, pss_mib

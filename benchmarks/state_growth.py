@@ -25,14 +25,14 @@ import pyarrow as pa
 from _report import conditions, median, report
 from _scale import scaled
 
+from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.redistribution import Piece
-from tailrace.pipelines.checkpoint.storage import Storage
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.operators.build import build_operator
-from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.operators.factory import build_operator
 from tailrace.pipelines.runtime.operators.operator import Operator, Setup
-from tailrace.pipelines.runtime.stream_task.restore import restored_state
-from tailrace.pipelines.runtime.stream_task.state_writer import StateWriter
+from tailrace.pipelines.runtime.operators.task_context import TaskContext
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
+from tailrace.pipelines.runtime.stream_task.state.state_writer import StateWriter
 from tailrace.pipelines.types import RecordType, Types
 from tailrace.schemas.types import CheckpointOptions, OperatorConfig, OperatorState, SnapshotType
 

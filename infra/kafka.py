@@ -25,7 +25,7 @@ from typing import Final, Self
 import msgspec
 import psutil
 
-from .class_archives import kafka_archive, reading
+from .cds_archives import kafka_archive, reading
 from .disk_space import shortage
 from .jars import kafka_classpath
 from .prerequisites import find_java

@@ -7,7 +7,7 @@ import sys
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from .class_archives import kafka_archive, writing
+from .cds_archives import kafka_archive, writing
 from .jars import JarsUnavailable, resolve
 from .kafka import EmbeddedKafka, KafkaUnavailable
 from .prerequisites import MissingPrerequisite, find_java

@@ -7,6 +7,7 @@ from typing import Any
 
 from graphs import edge, job_graph, operator, vertex
 
+from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint import layout
 from tailrace.pipelines.checkpoint.metadata import (
     CheckpointMetadata,
@@ -16,7 +17,6 @@ from tailrace.pipelines.checkpoint.metadata import (
     write_metadata,
 )
 from tailrace.pipelines.checkpoint.state_files import Sections
-from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas.types import (
     CompletedCheckpoint,

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import cloudpickle
 
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.operators.build import build_operator
-from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.operators.factory import build_operator
 from tailrace.pipelines.runtime.operators.operator import Operator, Setup
-from tailrace.pipelines.runtime.stream_task.sources.build import build_source
-from tailrace.pipelines.runtime.stream_task.sources.source import Source, SourceSetup
+from tailrace.pipelines.runtime.operators.task_context import TaskContext
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.stream_task.input.sources.build import build_source
+from tailrace.pipelines.runtime.stream_task.input.sources.source import Source, SourceSetup
 from tailrace.pipelines.types import RecordType
 from tailrace.schemas.types import OperatorConfig
 

@@ -16,7 +16,7 @@ from polling import PATIENCE_S
 
 from tailrace.pipelines.graph.physical_plan import output_topic, topics
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import (
     CheckpointMetrics,
     ExecutionState,

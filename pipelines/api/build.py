@@ -23,7 +23,7 @@ from ..graph.errors import ProgramError, ProgramExited
 from ..graph.program import BuildRequest
 from ..graph.stream_graph import StreamGraph
 from .executor import JobClient, PipelineExecutor, ProgramContext, program_context
-from .locations import is_users, shown_path
+from .source_location import is_users, shown_path
 
 
 def build(

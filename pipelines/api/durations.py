@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from ..graph.errors import ProgramError
 from .checks import is_number
-from .locations import caller_location
+from .source_location import caller_location
 
 _MILLISECOND = timedelta(milliseconds=1)
 

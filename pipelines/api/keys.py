@@ -11,9 +11,9 @@ from ..functions.adapters import Field, no_key
 from ..graph.errors import ProgramError
 from ..types import PICKLED, ClassOf, ListOf, OptionalOf, RecordType, Scalar, TupleOf
 from .checks import is_field
-from .hints import return_type
-from .locations import caller_location
 from .signatures import SELECTOR, check_function
+from .source_location import caller_location
+from .type_hints import return_type
 
 
 @dataclass(frozen=True, slots=True)

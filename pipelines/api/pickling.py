@@ -14,7 +14,7 @@ from typing import Any
 
 from ..graph.errors import ProgramError
 from ..sentinels import dump_code
-from .locations import is_users
+from .source_location import is_users
 
 _PACKAGE = __name__.split(".", 1)[0]
 

@@ -15,7 +15,7 @@ from typing import Any
 from ...schemas.types import PythonFile
 from ..graph.errors import ProgramError
 from ..graph.python_files import check, files_at, merged
-from .locations import caller_location
+from .source_location import caller_location
 
 
 class ShippedFiles:

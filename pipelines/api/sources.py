@@ -10,15 +10,15 @@ from ..types import PICKLED, RecordType, RecordTypeError
 from . import signatures
 from .checks import is_number, is_text, is_whole
 from .connectors import FileSource, KafkaSource
-from .connectors.fitting import check_source
-from .connectors.names import paths_name, topics_name
-from .hints import return_type
-from .literals import type_of_all
-from .locations import caller_location
+from .connectors.format_compatibility import check_source
+from .connectors.source_names import paths_name, topics_name
+from .literal_types import type_of_all
 from .program import Program
 from .signatures import check_function
+from .source_location import caller_location
 from .streams import SingleOutputStreamOperator
 from .transformations import Collection, Generate, Physical, ReadFiles, ReadKafka, SocketTextStream
+from .type_hints import return_type
 from .watermark_strategy import WatermarkStrategy
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from .durations import milliseconds_of
-from .locations import caller_location
 from .signatures import SELECTOR, check_function
+from .source_location import caller_location
 
 T = TypeVar("T")
 

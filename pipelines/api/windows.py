@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from ..graph.errors import ProgramError
 from .durations import milliseconds_of
-from .locations import caller_location
+from .source_location import caller_location
 
 Time = Literal["processing", "event"]
 

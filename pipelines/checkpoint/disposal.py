@@ -12,11 +12,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
 
-from .errors import NoCheckpoint, TornFile
+from ...infra.storage.errors import NoCheckpoint, TornFile
+from ...infra.storage.storage import Storage, canonical
 from .layout import METADATA, SHARED, base_of, checkpoint_id_of, metadata_path
-from .leftovers import superseded
 from .metadata import CheckpointMetadata, files_of, read_metadata
-from .storage import Storage, canonical
+from .orphaned_state_files import superseded
 
 Read = Callable[[str], CheckpointMetadata]
 """`read_metadata`, or something that remembers what it gave."""

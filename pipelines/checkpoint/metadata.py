@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from ...infra.storage.errors import CheckpointError, MissingFile, NoCheckpoint, StorageError, TornFile
+from ...infra.storage.storage import Storage
 from ...schemas.types import (
     CheckpointMetrics,
     CompletedCheckpoint,
@@ -26,10 +28,8 @@ from ...schemas.types import (
     StateFile,
     SubtaskState,
 )
-from .errors import CheckpointError, MissingFile, NoCheckpoint, StorageError, TornFile
 from .layout import METADATA, base_of, metadata_path
 from .state_files import check
-from .storage import Storage
 
 VERSION: Final = 1
 _MAGIC: Final = b"tailrace"

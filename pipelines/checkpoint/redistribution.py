@@ -27,9 +27,9 @@ from ...schemas.types import InFlightState, JobGraph, JobVertex, OperatorState, 
 from ..graph.chain import vertex_of
 from ..graph.key_groups import key_groups_of_subtask
 from ..graph.operators import OperatorKind, traits_of
-from .earlier import ACCUMULATORS, Earlier
-from .fitting import edges_into, finished_subtasks, is_keyed
+from .compatibility import edges_into, finished_subtasks, is_keyed
 from .metadata import CheckpointMetadata, VertexOutline
+from .previous_job import ACCUMULATORS, Earlier
 
 
 class Piece(msgspec.Struct, frozen=True):

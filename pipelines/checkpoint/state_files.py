@@ -17,9 +17,9 @@ from typing import Final
 
 import msgspec
 
+from ...infra.storage.errors import TornFile
+from ...infra.storage.storage import NewFile, Storage
 from ...schemas.types import StateFile
-from .errors import TornFile
-from .storage import NewFile, Storage
 
 _HEAD: Final = struct.Struct("<4sHii")
 _MAGIC: Final = b"TRS1"

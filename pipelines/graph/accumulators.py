@@ -14,7 +14,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 
-from .characters import is_plain
+from ...infra.config.characters import is_plain
 
 MOST = 256
 """Accumulators of a job: they travel in heartbeats and in the log."""

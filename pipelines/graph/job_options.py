@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from .option_types import (
+from ...infra.config.option_types import (
     BOOL,
     DURATION,
     FLOAT,
@@ -27,7 +27,7 @@ from .option_types import (
     switchable,
     unlimited,
 )
-from .options import ConfigOption, Ordered, Scope, find_faults, index
+from ...infra.config.options import ConfigOption, Ordered, Scope, find_faults, index
 
 _MOST_FAULTS = 5
 _JOB = (Scope.JOB,)

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from ...infra.config.characters import is_plain
 from ...schemas.types import PythonFile
 from . import standard_modules
-from .characters import is_plain
 from .errors import ProgramError
 
 MOST_FILES = 2_000

@@ -20,7 +20,7 @@ from .edge_validation import edge_reasons, topology_reasons
 from .errors import InvalidJobGraph, shown
 from .job_options import faults
 from .key_groups import UPPER_BOUND
-from .once import once_for_each_graph
+from .per_graph_cache import once_for_each_graph
 
 
 def check(graph: JobGraph, most_shipped: int = python_files.MOST_BYTES) -> None:

@@ -114,7 +114,7 @@ class RegisterTaskExecutor(Body, frozen=True, gc=False, kw_only=True):
     configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The TaskExecutor's options, as docs/configuration.md lists them."""
     process_mark: str = ""
-    """Tells the process from all others of its machine (infra/process_mark.py); empty: nobody can tell by looking whether it lives."""
+    """Tells the process from all others of its machine (infra/process_marker.py); empty: nobody can tell by looking whether it lives."""
 
 
 class RequestSlot(Body, frozen=True, gc=False, kw_only=True):

@@ -11,8 +11,8 @@ import posixpath
 from pathlib import Path
 from typing import Final, Protocol
 
-from ...pipelines.checkpoint.errors import CheckpointError, MissingFile
-from ...pipelines.checkpoint.storage import Storage
+from ...infra.storage.errors import CheckpointError, MissingFile
+from ...infra.storage.storage import Storage
 from .errors import BlobUnavailable
 from .keys import BlobKey
 from .local_blob_files import BlobFiles, Incoming

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ...infra.config.option_types import LOCATION
+from ...infra.config.options import ConfigOption, Scope, unknown
 from ...infra.redaction import HIDDEN, is_secret, redacted
 from ...pipelines.graph.job_options import CHECKPOINTS_DIRECTORY, SAVEPOINTS_DIRECTORY
-from ...pipelines.graph.option_types import LOCATION
-from ...pipelines.graph.options import ConfigOption, Scope, unknown
 from . import options
 from .errors import ConfigurationError
 from .options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME, SCHEMA_REGISTRY_URL

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...pipelines.graph.options import ConfigOption, Scope
+from ...infra.config.options import ConfigOption, Scope
 from . import options
 from .options.external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES
 from .sources import FILE

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ...pipelines.graph.option_types import OptionType
+from ...infra.config.option_types import OptionType
 
 _RANGE = re.compile(r"([0-9]{1,5})(?:\s*-\s*([0-9]{1,5}))?")
 _LAST = 65_535

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...pipelines.graph.options import nearest, shown
+from ...infra.config.options import nearest, shown
 from . import options
 from .configuration import Configuration, Setting
 from .errors import ConfigurationError

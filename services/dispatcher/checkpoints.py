@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ...infra.config.option_types import LOCATION
+from ...infra.config.options import shown
 from ...pipelines.checkpoint.layout import METADATA
-from ...pipelines.graph.option_types import LOCATION
-from ...pipelines.graph.options import shown
 from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
 from ...schemas.event import Record

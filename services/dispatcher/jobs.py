@@ -7,8 +7,8 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from ...infra.config.option_types import LOCATION
 from ...pipelines.graph import job_options, limits, python_files
-from ...pipelines.graph.option_types import LOCATION
 from ...pipelines.graph.validation import validate
 from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body

@@ -10,10 +10,10 @@ from typing import Protocol
 import msgspec
 
 from ...infra.sanitize import escape_control_characters
+from ...infra.storage.errors import CheckpointError
+from ...infra.storage.storage import Storage
 from ...pipelines.checkpoint import disposal
-from ...pipelines.checkpoint.errors import CheckpointError
 from ...pipelines.checkpoint.metadata import directory_of, read_metadata
-from ...pipelines.checkpoint.storage import Storage
 from ...schemas.types import SnapshotType
 
 _NAMED = 10

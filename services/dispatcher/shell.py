@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 from ...infra import threads
 from ...infra.logging_setup import logger
-from ...pipelines.checkpoint.fitting import with_key_groups_at
+from ...pipelines.checkpoint.compatibility import with_key_groups_at
 from ...pipelines.graph.build_server import BuildServer
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.job_options import STATE_RECOVERY_PATH

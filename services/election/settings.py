@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from ...pipelines.graph.option_types import SECOND
-from ...pipelines.graph.options import ConfigOption
+from ...infra.config.option_types import SECOND
+from ...infra.config.options import ConfigOption
 from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.high_availability import HIGH_AVAILABILITY
 from ..configuration.options.zookeeper import (

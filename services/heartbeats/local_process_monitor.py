@@ -1,6 +1,6 @@
 """A TaskExecutor whose process runs on this machine is lost when the process ends, not a heartbeat timeout later.
 
-A registration carries the mark of its process (infra/process_mark.py). Where that is a mark of this machine and PID
+A registration carries the mark of its process (infra/process_marker.py). Where that is a mark of this machine and PID
 namespace the process is watched; one that has ended before, while no jobmanager was there to see it, is told of at
 once. Everything else is left to heartbeats.
 """
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from ...infra import threads
 from ...infra.logging_setup import logger
 from ...infra.process_exit_watcher import ProcessExitWatcher
-from ...infra.process_mark import is_from_here, living
+from ...infra.process_marker import is_from_here, living
 
 _log = logger(__name__)
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from ...pipelines.checkpoint.errors import CheckpointError
-from ...pipelines.checkpoint.storage import Storage
+from ...infra.storage.errors import CheckpointError
+from ...infra.storage.storage import Storage
 from ..configuration import Configuration
 from ..core.replica import Replica
 from ..log import EventLog

@@ -7,7 +7,7 @@ time, since `tailrace list` and the like then read the whole log.
 from __future__ import annotations
 
 from ...infra.logging_setup import logger
-from ...pipelines.checkpoint.errors import CheckpointError
+from ...infra.storage.errors import CheckpointError
 from ..log import EventLog
 from ..snapshots.builder import Taken, take
 from ..snapshots.store import SnapshotStore

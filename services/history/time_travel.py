@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...pipelines.checkpoint.errors import CheckpointError
+from ...infra.storage.errors import CheckpointError
 from ..core.feature_level import FIRST_LEVEL
 from ..core.replica import Replica, tune_gc_for_replay
 from ..log import EventLog

@@ -11,7 +11,7 @@ import msgspec
 from immutables import Map
 
 from ...pipelines.graph.execution_graph import ExecutionGraph
-from ...pipelines.graph.once import once_for_each_graph
+from ...pipelines.graph.per_graph_cache import once_for_each_graph
 from ...schemas.types import JobGraph, ResourceProfile
 from ..core.resource_profile import merge
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from ...infra import kafka_waits
+from ...infra import retry
 from ...infra.logging_setup import logger
 from .event_log import LARGEST_EVENT
 
@@ -63,7 +63,7 @@ def producer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any
     }
 
 
-ENDS_READING: Final = kafka_waits.ABSENT | {
+ENDS_READING: Final = retry.ABSENT | {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -86,7 +86,7 @@ def retry_until(ask: Callable[[], T], timeout: float) -> T:
 
     Raises the last KafkaException when `timeout` seconds are over, any other at once.
     """
-    return kafka_waits.patiently(ask, timeout, _APPEARANCE_S, _PASSING)
+    return retry.patiently(ask, timeout, _APPEARANCE_S, _PASSING)
 
 
 def watermarks(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:

@@ -22,8 +22,8 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ...infra import threads
-from ...infra.kafka_waits import ABSENT
 from ...infra.logging_setup import logger
+from ...infra.retry import ABSENT
 from ...schemas import avro, released
 from ...schemas.dead_letters import DeadLetter
 from ...schemas.types import Origin

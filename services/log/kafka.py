@@ -23,7 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
-from ...infra.lasting_admin import LastingAdmin
+from ...infra.admin_client_cache import LastingAdmin
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
 from .clients import (

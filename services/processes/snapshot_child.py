@@ -14,7 +14,7 @@ import msgspec
 
 from ...infra import threads
 from ...infra.logging_setup import log_to_stderr
-from ...pipelines.checkpoint.errors import CheckpointError
+from ...infra.storage.errors import CheckpointError
 from ..configuration import load_configuration
 from ..history.job_history_store import HistoryStore
 from ..history.snapshot_history import take_with_history

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ...infra import threads
 from ...infra.logging_setup import logger
-from ...pipelines.runtime.formats.registry import CREDENTIALS_FILE_VARIABLE
-from ...pipelines.runtime.runtime import TaskRuntime
+from ...pipelines.runtime.formats.schema_registry import CREDENTIALS_FILE_VARIABLE
+from ...pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE

@@ -9,7 +9,7 @@ snapshots of the other log are deleted.
 from __future__ import annotations
 
 from ...infra.logging_setup import logger
-from ...pipelines.checkpoint.errors import CheckpointError
+from ...infra.storage.errors import CheckpointError
 from ..log import EventLog
 from .recovery import OfAnotherLog, check_same_log
 from .snapshot_file import UnusableSnapshot

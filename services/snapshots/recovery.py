@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ...infra.logging_setup import logger
-from ...pipelines.checkpoint.errors import CheckpointError
+from ...infra.storage.errors import CheckpointError
 from ..core.leadership import LeadershipState
 from ..core.replica import Replica
 from ..log import EventLog

@@ -6,7 +6,7 @@ one that was just taken, and the one that it was made from, which was read then 
 
 from __future__ import annotations
 
-from ...pipelines.checkpoint.storage import Storage
+from ...infra.storage.storage import Storage
 from ..configuration import Configuration
 from .fingerprint import schema_fingerprint
 from .snapshot_file import Header, Snapshot, UnusableSnapshot, read_header, unpack

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from ...infra import threads
-from ...pipelines.runtime.deployment import VertexDeployment
+from ...pipelines.runtime.common.deployment import VertexDeployment
 from ..blobs.errors import BlobError
 from ..blobs.job_blobs import code_keys, file_keys, parse, with_code
 from ..blobs.library_cache import BlobLibraryCacheManager

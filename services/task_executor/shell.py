@@ -12,10 +12,10 @@ from typing import Protocol
 
 import psutil
 
-from ...infra.process_mark import mark_of
+from ...infra.config.options import Scope
+from ...infra.process_marker import mark_of
 from ...pipelines.graph.accumulators import bounded
-from ...pipelines.graph.options import Scope
-from ...pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
+from ...pipelines.runtime.common.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
 from ...schemas.body import Body
 from ...schemas.states import EXECUTION_ENDS

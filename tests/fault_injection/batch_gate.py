@@ -1,7 +1,8 @@
 """A gate at the end of a batch: while it is closed, what Spark has handed over it cannot note as done.
 
-Spark's Python end of a query returns when StreamTasks have read all that a batch held (pipelines/runtime/hand_over.py).
-A function of the user's that runs there, in front of them, holds it at that very point, in the process that it is in.
+Spark's Python end of a query returns when StreamTasks have read all that a batch held
+(pipelines/runtime/spark/partition_forwarder.py). A function of the user's that runs there, in front of them, holds it
+at that very point, in the process that it is in.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Gate(NamedTuple):
 
     def pass_on(self, record: T) -> T:
         """The function, for `map`."""
-        from tailrace.pipelines.runtime.hand_over import Connections
+        from tailrace.pipelines.runtime.spark.partition_forwarder import Connections
 
         finish = Connections.finish
         # A worker of Spark's serves one query after the other.

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 from polling import PATIENCE_S
 
-from tailrace.pipelines.runtime.deployment import VertexDeployment
+from tailrace.pipelines.runtime.common.deployment import VertexDeployment
 
 _TESTS = Path(__file__).parents[1]
 
@@ -185,18 +185,18 @@ def tell(attempt: Attempt, what: str) -> None:
 
 def run(attempt: Attempt) -> None:
     """Never returns."""
-    from tailrace.pipelines.runtime.protocol import Canceled, Failed, Finished, Notice, Open, Restored
-    from tailrace.pipelines.runtime.stream_task import transactions
-    from tailrace.pipelines.runtime.stream_task.mailbox import Mailbox
-    from tailrace.pipelines.runtime.stream_task.task import StreamTask
+    from tailrace.pipelines.runtime.common.protocol import Canceled, Failed, Finished, Notice, Open, Restored
+    from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
+    from tailrace.pipelines.runtime.stream_task.loop.stream_task import StreamTask
+    from tailrace.pipelines.runtime.stream_task.output import kafka_transaction
 
     mailbox = Mailbox()
-    made = transactions.transactional_producer  # type: ignore[attr-defined]
+    made = kafka_transaction.transactional_producer  # type: ignore[attr-defined]
 
     def transactional_producer(*arguments: Any) -> Any:
         return Stepping(made(*arguments), attempt)
 
-    transactions.transactional_producer = transactional_producer  # type: ignore[attr-defined]
+    kafka_transaction.transactional_producer = transactional_producer  # type: ignore[attr-defined]
 
     def notify(notice: Notice) -> None:
         match notice:
@@ -221,8 +221,8 @@ def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, i
     from confluent_kafka import Consumer, TopicPartition
 
     from tailrace.pipelines.graph.physical_plan import channel_topic
-    from tailrace.pipelines.runtime.protocol import BUFFER
-    from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver
+    from tailrace.pipelines.runtime.common.protocol import BUFFER
+    from tailrace.pipelines.runtime.stream_task.loop.mailbox import HandedOver
 
     deployment = attempt.deployment
     topic = channel_topic(deployment.cluster, deployment.job_id, deployment.inputs[input_index].data_set_id)
@@ -246,8 +246,8 @@ def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, i
 
 def serve() -> None:
     """Obeys until its input ends; its children are its own until they are waited for."""
-    from tailrace.pipelines.runtime.preload import preload
-    from tailrace.pipelines.runtime.stream_task import task  # noqa: F401
+    from tailrace.pipelines.runtime.common.preloaded_modules import preload
+    from tailrace.pipelines.runtime.stream_task.loop import stream_task  # noqa: F401
 
     preload()
     for line in sys.stdin.buffer:

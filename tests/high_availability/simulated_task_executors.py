@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from tailrace.infra.process_mark import mark_of
+from tailrace.infra.process_marker import mark_of
 from tailrace.schemas import job_master, resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.states import EXECUTION_ENDS

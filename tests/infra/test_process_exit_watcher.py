@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from polling import PATIENCE_S, eventually
 
 from tailrace.infra.process_exit_watcher import ProcessExitWatcher
-from tailrace.infra.process_mark import is_from_here, living, mark_of
+from tailrace.infra.process_marker import is_from_here, living, mark_of
 from tailrace.infra.processes import ProcessIdentity
 from tailrace.services.heartbeats.local_process_monitor import LocalProcessMonitor
 

@@ -24,7 +24,7 @@ ASKED = {
     "infra/jars.py",
     "infra/zookeeper_ensemble.py",
     "pipelines/checkpoint/metadata.py",
-    "pipelines/runtime/stream_task/state_writer.py",
+    "pipelines/runtime/stream_task/state/state_writer.py",
     "services/cli/commands/demo.py",
 }
 PLANTED = ZeroDivisionError("planted")

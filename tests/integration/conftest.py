@@ -11,7 +11,7 @@ import pytest
 from runtime_jobs import ENDS, Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import JobGraph
 from tailrace.services.log.topics import log_topic
 

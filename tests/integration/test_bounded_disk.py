@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from polling import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.runtime.stream_task.lazy_requests import LazyRequests
-from tailrace.pipelines.runtime.stream_task.output import CommittedEntry
-from tailrace.pipelines.runtime.stream_task.progress_entry import InputProgress, ProgressEntry
-from tailrace.pipelines.runtime.stream_task.transactions import Transactions
-from tailrace.pipelines.runtime.stream_task.upkeep import Upkeep
+from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_output import CommittedEntry
+from tailrace.pipelines.runtime.stream_task.loop.commit_followup import Upkeep
+from tailrace.pipelines.runtime.stream_task.loop.lazy_requests import LazyRequests
+from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import Transactions
+from tailrace.pipelines.runtime.stream_task.state.progress_entry import InputProgress, ProgressEntry
 
 MESSAGE = bytes(256 << 10)
 ROUNDS = 8

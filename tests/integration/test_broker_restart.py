@@ -21,8 +21,8 @@ from runtime_jobs import Job, Reports
 
 from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.runtime.end_offsets import EndOffsets
-from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.runtime.task_runtime.end_offsets import EndOffsets
+from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
 KEYS = 5

@@ -12,16 +12,25 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from polling import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.runtime.failures import ProgressLost
-from tailrace.pipelines.runtime.stream_task.evidence import Evidence
-from tailrace.pipelines.runtime.stream_task.group_copy import GroupCopy
-from tailrace.pipelines.runtime.stream_task.kafka import group_consumer
-from tailrace.pipelines.runtime.stream_task.lazy_requests import LazyRequests
-from tailrace.pipelines.runtime.stream_task.output import CommittedEntry
-from tailrace.pipelines.runtime.stream_task.progress_entry import KEY, InputProgress, ProgressEntry, encode
-from tailrace.pipelines.runtime.stream_task.restore import changelog_end, read_changelog, read_tail
-from tailrace.pipelines.runtime.stream_task.transactions import Transactions
-from tailrace.pipelines.runtime.stream_task.upkeep import Deletion, Upkeep
+from tailrace.pipelines.runtime.common.failures import ProgressLost
+from tailrace.pipelines.runtime.common.kafka_clients import group_consumer
+from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_output import CommittedEntry
+from tailrace.pipelines.runtime.stream_task.loop.commit_followup import Deletion, Upkeep
+from tailrace.pipelines.runtime.stream_task.loop.lazy_requests import LazyRequests
+from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import Transactions
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import (
+    changelog_end,
+    read_changelog,
+    read_tail,
+)
+from tailrace.pipelines.runtime.stream_task.restore.group_offsets import GroupCopy
+from tailrace.pipelines.runtime.stream_task.restore.progress_evidence import Evidence
+from tailrace.pipelines.runtime.stream_task.state.progress_entry import (
+    KEY,
+    InputProgress,
+    ProgressEntry,
+    encode,
+)
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from connectors import web_server_log
 from tailrace import FileSink, StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.physical_plan import topics
-from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.protocol import Open
+from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.common.protocol import Open
 from tailrace.schemas.types import JobGraph
 
 LINES = 200_000
@@ -29,9 +29,9 @@ KILLED_AT = (2, 5, 9)
 
 ATTEMPT = """
 import sys, msgspec
-from tailrace.pipelines.runtime.protocol import Open
-from tailrace.pipelines.runtime.stream_task.mailbox import Mailbox
-from tailrace.pipelines.runtime.stream_task.task import StreamTask
+from tailrace.pipelines.runtime.common.protocol import Open
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
+from tailrace.pipelines.runtime.stream_task.loop.stream_task import StreamTask
 
 opening = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Open)
 StreamTask(opening, Mailbox(), lambda notice: print(notice, flush=True)).invoke()

@@ -22,9 +22,9 @@ from runtime_jobs import Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.physical_plan import changelog_topic
-from tailrace.pipelines.runtime.runtime import TaskRuntime
-from tailrace.pipelines.runtime.stream_task.kafka import group_consumer
-from tailrace.pipelines.runtime.stream_task.restore import read_tail
+from tailrace.pipelines.runtime.common.kafka_clients import group_consumer
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import read_tail
+from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
 from ..fault_injection import result_topics

@@ -23,8 +23,8 @@ from pipelines.examples.cases import (
     shown,
     write_sales,
 )
-from pipelines.model.drawing import programs
 from pipelines.model.interpreter import interpret
+from pipelines.model.program_strategies import programs
 from pipelines.model.programs import Program, decoded, topics, write
 from polling import PATIENCE_S
 

@@ -30,7 +30,7 @@ from tailrace.pipelines.api import (
     KeyedProcessFunction,
     StartingOffsets,
 )
-from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
 pytestmark = pytest.mark.timeout(300)

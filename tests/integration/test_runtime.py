@@ -24,7 +24,7 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingProcessingTimeWindows
 from tailrace.pipelines.api.build import build
 from tailrace.pipelines.graph.physical_plan import channel_topic
-from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
 pytestmark = pytest.mark.timeout(300)
@@ -229,7 +229,7 @@ def _first_failure(job: Job, attempts: list[str]) -> str:
 def test_nothing_is_lost_or_repeated_when_spark_ends_a_real_time_batch(
     start: Callable[[JobGraph], Job], server: TextServer, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.pipelines.runtime.query._REAL_TIME_BATCH", "5 seconds")
+    monkeypatch.setattr("tailrace.pipelines.runtime.spark.query._REAL_TIME_BATCH", "5 seconds")
     before = set(scratch.glob("query-*"))
 
     def ended() -> list[int]:
@@ -289,7 +289,7 @@ def test_micro_batches_count_the_same(start: Callable[[JobGraph], Job], server: 
 _TASK_EXECUTOR = """
 import sys, threading
 from pathlib import Path
-from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 
 runtime = TaskRuntime(bootstrap_servers=sys.argv[1], scratch=Path(sys.argv[2]), slots=2, report=print)
 runtime.start()

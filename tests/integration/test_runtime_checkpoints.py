@@ -35,8 +35,8 @@ from tailrace.pipelines.checkpoint.metadata import (
     write_metadata,
 )
 from tailrace.pipelines.graph.physical_plan import changelog_topic, keeps_state
-from tailrace.pipelines.runtime.deployment import Checkpoint
-from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import (
     CheckpointOptions,

@@ -11,12 +11,12 @@ from kafka_topics import Topics
 from tailrace import Formats, KafkaSink, StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.physical_plan import topics
-from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.failures import TaskError
-from tailrace.pipelines.runtime.protocol import Finished, Notice, Open
-from tailrace.pipelines.runtime.stream_task.mailbox import Mailbox
-from tailrace.pipelines.runtime.stream_task.task import StreamTask
-from tailrace.pipelines.runtime.stream_task.transactions import Transactions
+from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.common.protocol import Finished, Notice, Open
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
+from tailrace.pipelines.runtime.stream_task.loop.stream_task import StreamTask
+from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import Transactions
 
 from ..fault_injection.result_topics import make_exactly
 

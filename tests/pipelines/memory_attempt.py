@@ -13,29 +13,29 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from tailrace.pipelines.graph.chain import edge_type, output_type
-from tailrace.pipelines.runtime.buffers import (
+from tailrace.pipelines.runtime.common.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.formats import Format, reader_of
+from tailrace.pipelines.runtime.formats.format import read_good
+from tailrace.pipelines.runtime.operators.chain import Line
+from tailrace.pipelines.runtime.operators.factory import build_prefix
+from tailrace.pipelines.runtime.records.buffers import (
     BufferCodec,
     BufferError,
     header_of,
     is_opaque,
     without_records,
 )
-from tailrace.pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
-from tailrace.pipelines.runtime.formats import Format, reader_of
-from tailrace.pipelines.runtime.formats.format import read_good
-from tailrace.pipelines.runtime.operators.build import build_prefix
-from tailrace.pipelines.runtime.operators.chain import Line
-from tailrace.pipelines.runtime.stream_task.assembly import Assembly, KafkaInput
-from tailrace.pipelines.runtime.stream_task.beginning import beginning_of, in_flight
-from tailrace.pipelines.runtime.stream_task.checkpointing import Pending
-from tailrace.pipelines.runtime.stream_task.evidence import require_group
-from tailrace.pipelines.runtime.stream_task.forked import Work
-from tailrace.pipelines.runtime.stream_task.group_copy import GroupCopy
-from tailrace.pipelines.runtime.stream_task.part import Part
-from tailrace.pipelines.runtime.stream_task.progress import Progress
-from tailrace.pipelines.runtime.stream_task.restore import restored_state
-from tailrace.pipelines.runtime.stream_task.subtask import Subtask
+from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_snapshot import Part
+from tailrace.pipelines.runtime.stream_task.input.barrier_handler import Pending
+from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
+from tailrace.pipelines.runtime.stream_task.loop.subtask import Subtask
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
+from tailrace.pipelines.runtime.stream_task.restore.group_offsets import GroupCopy
+from tailrace.pipelines.runtime.stream_task.restore.progress_evidence import require_group
+from tailrace.pipelines.runtime.stream_task.restore.restore_plan import beginning_of, in_flight
+from tailrace.pipelines.runtime.stream_task.state.fork_worker import Work
+from tailrace.pipelines.runtime.stream_task.state.progress import Progress
 from tailrace.schemas.types import RestoredCheckpoint
 
 from .memory_checkpoints import Tell

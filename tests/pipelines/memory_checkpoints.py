@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.layout import checkpoint_directory, savepoint_directory, shared_directory
 from tailrace.pipelines.checkpoint.metadata import (
     CheckpointMetadata,
@@ -24,9 +25,8 @@ from tailrace.pipelines.checkpoint.metadata import (
     outline_of,
     write_metadata,
 )
-from tailrace.pipelines.checkpoint.storage import Storage
-from tailrace.pipelines.runtime.deployment import Checkpoint
-from tailrace.pipelines.runtime.stream_task import state_writer
+from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.stream_task.state import state_writer
 from tailrace.schemas.types import (
     CheckpointMetrics,
     CheckpointOptions,

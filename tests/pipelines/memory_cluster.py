@@ -19,9 +19,9 @@ from typing import Any
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.api.transformations import Physical
-from tailrace.pipelines.checkpoint.fitting import finished_subtasks
+from tailrace.pipelines.checkpoint.compatibility import finished_subtasks
 from tailrace.pipelines.graph.physical_plan import output_topic, temporary_topics
-from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
 from tailrace.schemas.types import JobGraph, JobVertex, RestoredCheckpoint
 
 from .memory_attempt import CLUSTER, MemoryAttempt

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
-from tailrace.pipelines.runtime.stream_task.group_copy import GroupCopy
-from tailrace.pipelines.runtime.stream_task.progress_entry import KEY, decode
-from tailrace.pipelines.runtime.stream_task.restore import Tail
+from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import Tail
+from tailrace.pipelines.runtime.stream_task.restore.group_offsets import GroupCopy
+from tailrace.pipelines.runtime.stream_task.state.progress_entry import KEY, decode
 
 BEGIN_MS = 1_700_000_000_000
 AFTER_MAX_MS = 3_600_000

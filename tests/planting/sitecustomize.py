@@ -20,7 +20,7 @@ from pathlib import Path
 
 PLANTS = Path(os.environ["PLANTS"])
 MODULES = {
-    "tailrace.pipelines.runtime.stream_task.zygote": "stream_task",
+    "tailrace.pipelines.runtime.stream_task.loop.zygote": "stream_task",
     "taskexecutor": "taskexecutor",
     "run": "run",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.layout import base_of
 from tailrace.pipelines.checkpoint.metadata import (
     CheckpointMetadata,
@@ -11,7 +12,6 @@ from tailrace.pipelines.checkpoint.metadata import (
     write_metadata,
 )
 from tailrace.pipelines.checkpoint.state_files import Sections
-from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.types import (
     CompletedCheckpoint,
     InFlightState,

@@ -11,7 +11,7 @@ from ....infra.redaction import has_password
 from ...graph.errors import ProgramError
 from ..checks import is_text, is_whole
 from ..durations import milliseconds_of
-from ..locations import caller_location
+from ..source_location import caller_location
 
 SourceFormat = Literal["text", "avro", "parquet"]
 SinkFormat = Literal["text", "avro", "parquet", "json"]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ....infra.redaction import has_user_information
 from ...graph.errors import ProgramError
 from ...types import PICKLED, RecordType
-from ..locations import caller_location
+from ..source_location import caller_location
 
 FormatKind = Literal["text", "raw", "json", "avro"]
 Framing = Literal["single-object", "registry", "none"]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ...graph.errors import ProgramError
 from ..checks import is_whole
-from ..locations import caller_location
+from ..source_location import caller_location
 from .formats import Format, Formats
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")

@@ -12,10 +12,10 @@ from ...functions import (
 from ...types import RecordType
 from .. import signatures
 from ..checks import is_text
-from ..hints import result_type
-from ..locations import caller_location
 from ..signatures import check_function, function_name
+from ..source_location import caller_location
 from ..transformations import BroadcastProcess, KeyedBroadcastProcess, Physical
+from ..type_hints import result_type
 from .data_stream import DataStream
 from .keyed_stream import KeyedStream
 from .operator import SingleOutputStreamOperator

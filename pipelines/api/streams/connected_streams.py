@@ -18,11 +18,11 @@ from ...functions import (
 from ...functions.adapters import KeyedCoFlatMap, KeyedCoMap, TwoFlatMaps, TwoMaps, may_have_state
 from ...types import PICKLED, RecordType
 from .. import signatures
-from ..hints import result_type
 from ..keys import Key
-from ..locations import caller_location
 from ..signatures import Signature, check_function, uses_itself
+from ..source_location import caller_location
 from ..transformations import CoFlatMap, CoMap, CoProcess, KeyedCoProcess, Partition, Physical
+from ..type_hints import result_type
 from .data_stream import DataStream
 from .keyed_stream import KeyedStream
 from .operator import SingleOutputStreamOperator

@@ -11,7 +11,7 @@ from ...functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFu
 from ...types import PICKLED
 from .. import signatures
 from ..keys import NO_KEY, Key, field_selector, key_of
-from ..locations import caller_location
+from ..source_location import caller_location
 from ..transformations import (
     Filter,
     FlatMap,

@@ -6,8 +6,8 @@ from typing import Self, TypeVar
 
 from ...functions import OutputTag
 from ...types import RecordType
-from ..locations import caller_location
 from ..program import Program
+from ..source_location import caller_location
 from ..transformations import (
     BroadcastProcess,
     CoProcess,

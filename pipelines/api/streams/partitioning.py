@@ -9,8 +9,8 @@ from ....schemas.types import Partitioner
 from ...functions import MapStateDescriptor
 from .. import signatures
 from ..keys import field_selector
-from ..locations import caller_location
 from ..signatures import check_function
+from ..source_location import caller_location
 from ..transformations import Partition
 from .stream import Stream
 

@@ -9,8 +9,8 @@ from ...functions import OutputTag
 from ...graph.errors import ProgramError
 from ...graph.stream_graph import ChainingStrategy
 from ..checks import is_text, is_whole
-from ..locations import caller_location
 from ..program import Program
+from ..source_location import caller_location
 from ..transformations import Physical
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...functions import SinkFunction
 from .. import signatures
 from ..connectors import FileSink, KafkaSink
-from ..connectors.fitting import check_sink
-from ..connectors.names import paths_name, topics_name
+from ..connectors.format_compatibility import check_sink
+from ..connectors.source_names import paths_name, topics_name
 from ..keys import field_selector
-from ..locations import caller_location
 from ..signatures import check_function
+from ..source_location import caller_location
 from ..transformations import Foreach, Print, WriteFiles, WriteKafka
 from .settings import refusal
 from .stream import Stream

@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...types import RecordType
-from ..hints import result_type
-from ..locations import caller_location
 from ..program import Program
 from ..signatures import Signature, check_function
+from ..source_location import caller_location
 from ..transformations import Physical
+from ..type_hints import result_type
 from .settings import OnlyInPrograms
 
 if TYPE_CHECKING:

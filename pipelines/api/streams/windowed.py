@@ -9,10 +9,10 @@ from ...functions import OutputTag, ProcessWindowFunction
 from ...types import RecordType
 from .. import signatures
 from ..durations import milliseconds_of
-from ..hints import result_type
-from ..locations import caller_location
 from ..signatures import Signature, check_function
+from ..source_location import caller_location
 from ..transformations import RunningFunction, Window
+from ..type_hints import result_type
 from ..windows import WindowAssigner
 from .keyed_stream import KeyedStream, aggregated_column
 from .operator import SingleOutputStreamOperator

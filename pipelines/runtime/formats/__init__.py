@@ -4,7 +4,7 @@ A Reader makes records of the values of a whole batch, a Writer the values of a 
 where that is natural (text, raw) and on rows where it is not.
 """
 
+from .factory import reader_of, writer_of
 from .format import BadValue, Format, Reader, Writer, read_good
-from .formats import reader_of, writer_of
 
 __all__ = ["BadValue", "Format", "Reader", "Writer", "read_good", "reader_of", "writer_of"]

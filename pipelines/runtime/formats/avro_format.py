@@ -18,13 +18,13 @@ import msgspec
 import pyarrow as pa
 
 from ...types import PICKLED, ClassOf, RecordType, TupleOf
-from ..batch import Batch
-from ..failures import TaskError
-from ..record_validation import validator_of
+from ..common.failures import TaskError
+from ..records.batch import Batch
+from ..records.record_validation import validator_of
 from .avro_schema import Schema, derived, given
 from .format import Format, Framing
-from .registry import Registry
-from .shapes import shape_of
+from .record_conversion import shape_of
+from .schema_registry import Registry
 
 SINGLE_OBJECT: Final = b"\xc3\x01"
 CONFLUENT: Final = b"\x00"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import fastavro.schema
 
 from ...types import ClassOf, ListOf, OptionalOf, RecordType, Scalar, TupleOf
-from ..failures import TaskError
+from ..common.failures import TaskError
 
 _PRIMITIVES: Final = {"str": "string", "int": "long", "float": "double", "bool": "boolean", "bytes": "bytes"}
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
-from ..batch import EMPTY, Batch, all_of
-from ..failures import TaskError, one_line
+from ..common.failures import TaskError, one_line
+from ..records.batch import EMPTY, Batch, all_of
 
 
 class FormatKind(StrEnum):

@@ -8,9 +8,9 @@ import msgspec
 import pyarrow as pa
 
 from ...types import RecordType
-from ..batch import Batch
-from ..record_validation import validator_of
-from .shapes import Shape, shape_of
+from ..records.batch import Batch
+from ..records.record_validation import validator_of
+from .record_conversion import Shape, shape_of
 
 
 class JsonReader:

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 
 from ...types import RecordType, Scalar
-from ..batch import Batch
+from ..records.batch import Batch
 
 STR: Final = Scalar("str")
 BYTES: Final = Scalar("bytes")

@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from ..batch import Batch
-from .column_folding import ColumnFolding, fits_in_sum
-from .folding import field_access, field_reduce
-from .functions import load
+from ..records.batch import Batch
+from .aggregation import field_access, field_reduce
+from .column_aggregation import ColumnFolding, fits_in_sum
 from .operator import Setup
-from .reduce import Running
+from .running_aggregate import Running
+from .user_functions import load
 
 _MISSING: Final = object()
 _SAFE: Final = 1 << 62

@@ -21,16 +21,16 @@ from ...functions import (
     TimerService,
 )
 from ...types import RecordType
-from ..batch import Batch
-from ..state.backend import KeyedStateBackend
-from ..state.broadcast_table import BroadcastTable
-from ..state.handles import KeyedStates, NoKey, TableBroadcastState, TableReadOnlyBroadcastState
-from .contexts import Clocks, FunctionContext, LocalTimes
-from .functions import InOrder, close_function, load, open_function, user_code
-from .gathering import Gathering
+from ..records.batch import Batch
+from ..state_backend.broadcast_table import BroadcastTable
+from ..state_backend.keyed_state_backend import KeyedStateBackend
+from ..state_backend.state_handles import KeyedStates, NoKey, TableBroadcastState, TableReadOnlyBroadcastState
+from .function_contexts import Clocks, FunctionContext, LocalTimes
 from .keyed import KeyedOperator
 from .keyed_process import TimedProcess
 from .operator import Setup
+from .output_collector import Gathering
+from .user_functions import InOrder, close_function, load, open_function, user_code
 
 MK = TypeVar("MK")
 MV = TypeVar("MV")

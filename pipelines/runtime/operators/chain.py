@@ -21,11 +21,11 @@ from ....schemas.types import OperatorConfig
 from ...graph.chain import output_type
 from ...graph.operators import OperatorKind, traits_of
 from ...types import PICKLED, RecordType
-from ..batch import Batch, all_of
-from ..buffers import END_OF_TIME
-from ..copies import Copy, copier_of
-from .functions import typed_by
+from ..records.batch import Batch, all_of
+from ..records.buffers import END_OF_TIME
+from ..records.record_copying import Copy, copier_of
 from .operator import Operator
+from .user_functions import typed_by
 from .watermarks import Watermarks
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..batch import Batch
-from .functions import InOrder, close_function, load, open_function, user_code
-from .gathering import Gathering
+from ..records.batch import Batch
 from .operator import Operator, Setup
+from .output_collector import Gathering
+from .user_functions import InOrder, close_function, load, open_function, user_code
 
 
 class _OfTwo(Operator):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..batch import Batch
+from ..records.batch import Batch
 from .process import UnkeyedProcess
 
 

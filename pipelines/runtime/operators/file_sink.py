@@ -22,15 +22,15 @@ from typing import Final
 
 import msgspec
 
-from ..batch import Batch, all_of
-from ..buffers import END_OF_TIME
-from ..failures import TaskError
-from ..state.stateful import Origin
-from .files.pending import PendingFiles
-from .files.publishing import Superseded, directory_of
-from .files.writing import SinkFormat, file_writer
-from .functions import user_code
+from ..common.failures import TaskError
+from ..records.batch import Batch, all_of
+from ..records.buffers import END_OF_TIME
+from ..state_backend.stateful import Origin
+from .files.file_writer import SinkFormat, file_writer
+from .files.output_directory import Superseded, directory_of
+from .files.pending_files import PendingFiles
 from .operator import Operator, Setup
+from .user_functions import user_code
 
 ROLL_BYTES: Final = 64 << 20
 """Of encoded records: they are in memory."""

@@ -6,9 +6,9 @@ are processed instead. So what it does should be idempotent; exactly once, as fi
 
 from __future__ import annotations
 
-from ..batch import Batch
-from .functions import InOrder, close_function, load, method_of, open_function, user_code
+from ..records.batch import Batch
 from .operator import Operator, Setup
+from .user_functions import InOrder, close_function, load, method_of, open_function, user_code
 
 
 class Foreach(Operator):

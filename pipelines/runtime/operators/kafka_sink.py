@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..batch import Batch
-from ..failures import RecordRefused, TaskError
+from ..common.failures import RecordRefused, TaskError
 from ..formats import Format, Writer, writer_of
-from .functions import InOrder, close_function, load, open_function, user_code
+from ..records.batch import Batch
 from .operator import Operator, Setup
+from .user_functions import InOrder, close_function, load, open_function, user_code
 
 AHEAD_MS: Final = 300_000
 """How far ahead of this machine's clock a message's timestamp may be."""

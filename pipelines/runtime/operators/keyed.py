@@ -11,10 +11,10 @@ from typing import Any
 
 from ...graph.key_groups import key_groups_of_subtask
 from ...types import ClassOf, RecordType, TupleOf
-from ..state.backend import KeyedStateBackend
-from ..state.stateful import Origin
-from .functions import InOrder
+from ..state_backend.keyed_state_backend import KeyedStateBackend
+from ..state_backend.stateful import Origin
 from .operator import Operator, Setup
+from .user_functions import InOrder
 
 
 class KeyedOperator(Operator):

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ..batch import Batch
-from ..buffers import END_OF_TIME
-from ..failures import TaskError, key_text
-from ..state.handles import KeyedStates
-from ..state.timers import TimerTable
-from .contexts import FunctionContext, Timers
-from .functions import InOrder, close_function, load, open_function, user_code
-from .gathering import Gathering
+from ..common.failures import TaskError, key_text
+from ..records.batch import Batch
+from ..records.buffers import END_OF_TIME
+from ..state_backend.state_handles import KeyedStates
+from ..state_backend.timers import TimerTable
+from .function_contexts import FunctionContext, Timers
 from .keyed import KeyedOperator, Keys
 from .operator import Setup
+from .output_collector import Gathering
+from .user_functions import InOrder, close_function, load, open_function, user_code
 
 EVENT_TIME: Final = "event-time"
 PROCESSING_TIME: Final = "processing-time"

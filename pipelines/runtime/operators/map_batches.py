@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...types import Pickled, RecordTypeError
-from ..batch import Batch
-from ..buffers import TIMESTAMP_COLUMN
-from ..failures import TaskError
-from .conform import conform
-from .functions import came_from, close_function, load, open_function, user_code
+from ..common.failures import TaskError
+from ..records.batch import Batch
+from ..records.buffers import TIMESTAMP_COLUMN
 from .operator import Operator, Setup
+from .schema_coercion import conform
+from .user_functions import came_from, close_function, load, open_function, user_code
 
 
 class MapBatches(Operator):

@@ -21,10 +21,10 @@ import msgspec
 
 from ....schemas.types import OperatorConfig
 from ...types import PICKLED, RecordType
-from ..batch import Batch
-from ..buffers import END_OF_TIME
-from ..state.stateful import Origin
-from .context import TaskContext
+from ..records.batch import Batch
+from ..records.buffers import END_OF_TIME
+from ..state_backend.stateful import Origin
+from .task_context import TaskContext
 
 
 class Send(Protocol):

@@ -5,12 +5,12 @@ Keeps nothing from batch to batch. A record's timestamp is the greatest of those
 
 from __future__ import annotations
 
-from ..batch import Batch
-from .column_folding import ColumnFolding
-from .folding import field_reduce
-from .functions import InOrder, came_from, load, user_code
+from ..records.batch import Batch
+from .aggregation import field_reduce
+from .column_aggregation import ColumnFolding
 from .keyed import Keys
 from .operator import Operator, Setup
+from .user_functions import InOrder, came_from, load, user_code
 
 
 class PreAggregate(Operator):

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from ...graph.physical_plan import output_topic
-from ..batch import Batch
-from .functions import InOrder, user_code
+from ..records.batch import Batch
 from .operator import Operator, Setup
+from .user_functions import InOrder, user_code
 
 
 class PrintSink(Operator):

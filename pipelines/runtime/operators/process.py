@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..batch import Batch
-from .contexts import Clocks, FunctionContext, LocalTimes
-from .functions import InOrder, close_function, load, open_function, user_code
-from .gathering import Gathering
+from ..records.batch import Batch
+from .function_contexts import Clocks, FunctionContext, LocalTimes
 from .operator import Operator, Setup
+from .output_collector import Gathering
+from .user_functions import InOrder, close_function, load, open_function, user_code
 
 Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
 

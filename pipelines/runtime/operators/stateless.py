@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from ..batch import Batch
-from .functions import InOrder, came_from, close_function, load, method_of, open_function, user_code
+from ..records.batch import Batch
 from .operator import Operator, Setup
+from .user_functions import InOrder, came_from, close_function, load, method_of, open_function, user_code
 
 
 class _WithFunction(Operator):

@@ -25,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from ...types import ClassOf, RecordType, RecordTypeError, TupleOf
-from ..batch import Batch
-from ..buffers import END_OF_TIME, NO_WATERMARK
-from .functions import InOrder, close_function, load, open_function, user_code
+from ..records.batch import Batch
+from ..records.buffers import END_OF_TIME, NO_WATERMARK
 from .operator import Operator, Setup
+from .user_functions import InOrder, close_function, load, open_function, user_code
 
 _INT: Final = RecordType.of(int)
 

@@ -6,15 +6,15 @@ from functools import partial
 from typing import Any
 
 from ...functions.window import TimeWindow
-from ..batch import Batch
-from ..buffers import END_OF_TIME
-from ..copies import copier_of
-from .column_folding import ColumnFolding
-from .folding import FIELD_FUNCTIONS
-from .functions import InOrder, came_from, placed, user_code
+from ..records.batch import Batch
+from ..records.buffers import END_OF_TIME
+from ..records.record_copying import copier_of
+from .aggregation import FIELD_FUNCTIONS
+from .column_aggregation import ColumnFolding
 from .operator import Setup
+from .user_functions import InOrder, came_from, placed, user_code
 from .window_assigner import FixedWindowAssigner, Ints
-from .window_contents import Contents, FoldedContents, ListedContents
+from .window_state import Contents, FoldedContents, ListedContents
 from .windowing import Windowing, result_place
 
 

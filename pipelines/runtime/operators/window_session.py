@@ -23,11 +23,11 @@ from typing import Any, Final
 from ...functions.window import TimeWindow
 from ...graph.key_groups import key_bytes
 from ...types import Scalar, TupleOf
-from ..batch import Batch
-from ..buffers import END_OF_TIME
-from ..failures import key_text
-from .functions import InOrder, user_code
+from ..common.failures import key_text
+from ..records.batch import Batch
+from ..records.buffers import END_OF_TIME
 from .operator import Setup
+from .user_functions import InOrder, user_code
 from .window_assigner import Ints, SessionAssigner
 from .windowing import Windowing
 

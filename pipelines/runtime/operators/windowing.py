@@ -16,17 +16,17 @@ from typing import Any, Final
 import numpy as np
 
 from ...functions.window import TimeWindow
-from ..batch import Batch
-from ..buffers import END_OF_TIME
-from ..copies import copier_of
-from ..failures import key_text
-from ..state.handles import KeyedStates
-from .contexts import Clocks, FunctionContext, processing_time
-from .folding import Folding, folding_of
-from .functions import close_function, load, method_of, open_function, user_code
-from .gathering import Gathering
+from ..common.failures import key_text
+from ..records.batch import Batch
+from ..records.buffers import END_OF_TIME
+from ..records.record_copying import copier_of
+from ..state_backend.state_handles import KeyedStates
+from .aggregation import Folding, folding_of
+from .function_contexts import Clocks, FunctionContext, processing_time
 from .keyed import KeyedOperator, Keys
 from .operator import Setup
+from .output_collector import Gathering
+from .user_functions import close_function, load, method_of, open_function, user_code
 from .window_assigner import Ints, assignment_of
 
 LATE_RECORDS_DROPPED: Final = "numLateRecordsDropped"

@@ -146,7 +146,7 @@ def misplaced_options_named(program: str, arguments: Sequence[str]) -> Iterator[
 
 def job_options(found: Configuration) -> dict[str, str]:
     """What -D says of the job. Raises Failure for what it says of anything else but where the cluster is."""
-    from ....pipelines.graph.options import Scope
+    from ....infra.config.options import Scope
     from ...configuration.sources import DEFINITION
 
     options: dict[str, str] = {}

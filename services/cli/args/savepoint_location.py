@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def location(text: str) -> str:
     """The absolute URI of a path or URI. Raises Failure for what is neither."""
-    from ....pipelines.graph.option_types import LOCATION
+    from ....infra.config.option_types import LOCATION
 
     whole = text if "://" in text or text.startswith("file:") else os.path.abspath(os.path.expanduser(text))
     try:
@@ -41,7 +41,7 @@ def saved_at(text: str) -> CheckpointMetadata:
 
     Raises Failure: NOT_FOUND where there is none that this version reads, SAVEPOINT where it is torn, or storage away.
     """
-    from ....pipelines.checkpoint.errors import CheckpointError, NoCheckpoint
+    from ....infra.storage.errors import CheckpointError, NoCheckpoint
     from ....pipelines.checkpoint.metadata import read_metadata
 
     uri = location(text)

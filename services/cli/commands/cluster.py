@@ -166,7 +166,7 @@ def snapshot(
     """
     found = find_cluster(home, bootstrap_servers, cluster_id, definitions)
     from ....infra.logging_setup import log_to_stderr
-    from ....pipelines.checkpoint.errors import CheckpointError
+    from ....infra.storage.errors import CheckpointError
     from ...history.job_history_store import HistoryStore
     from ...history.snapshot_history import take_with_history
     from ...log.factory import open_event_log

@@ -90,7 +90,7 @@ def inspect(
 
 
 def _faults(path: str) -> list[str]:
-    from ....pipelines.checkpoint.errors import CheckpointError
+    from ....infra.storage.errors import CheckpointError
     from ....pipelines.checkpoint.metadata import verify
 
     try:

@@ -125,7 +125,7 @@ class ClusterExecutor:
         uri = self._savepoint_path or STATE_RECOVERY_PATH.of(job_configuration(cluster, graph.configuration))
         if uri is None:
             return graph
-        from ....pipelines.checkpoint.fitting import with_key_groups_at
+        from ....pipelines.checkpoint.compatibility import with_key_groups_at
 
         return with_key_groups_at(uri, graph)
 

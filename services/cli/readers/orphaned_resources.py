@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ....pipelines.checkpoint.errors import CheckpointError
+from ....infra.storage.errors import CheckpointError
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...blobs.errors import BlobUnavailable

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ....pipelines.checkpoint.earlier import ACCUMULATORS
 from ....pipelines.checkpoint.metadata import CheckpointMetadata, SubtaskSnapshot, VertexOutline, files_of
+from ....pipelines.checkpoint.previous_job import ACCUMULATORS
 from ....schemas.types import OperatorState, StateFile
 from .output import clock, size
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ....infra.config.options import ConfigOption, Ordered, index
 from ....pipelines.graph import job_options
-from ....pipelines.graph.options import ConfigOption, Ordered, index
 from . import (
     blob,
     cluster,

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....pipelines.graph.option_types import (
-    DURATION,
-    INT,
-    MEMORY,
-    MILLISECOND,
-    MINUTE,
-    SECOND,
-    derived,
-    pattern,
-)
-from ....pipelines.graph.options import ConfigOption, Scope
+from ....infra.config.option_types import DURATION, INT, MEMORY, MILLISECOND, MINUTE, SECOND, derived, pattern
+from ....infra.config.options import ConfigOption, Scope
 from ..ports import PORTS, Ports
 from .kinds import BOTH, EVERYONE, FILE, MASTER, PATH, WORKER
 

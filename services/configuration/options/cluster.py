@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ....infra.config.option_types import DAY, DURATION, SECOND, pattern
+from ....infra.config.options import ConfigOption
 from ....infra.redaction import has_user_information
-from ....pipelines.graph.option_types import DAY, DURATION, SECOND, pattern
-from ....pipelines.graph.options import ConfigOption
 from .kinds import BOTH, EVERYONE, FILE, ID, MASTER, PATH, SERVER_LIST
 
 _URL = re.compile(r"(https?|mock)://\S+")

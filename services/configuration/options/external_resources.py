@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from ....pipelines.graph.option_types import INT, OptionType
-from ....pipelines.graph.options import ConfigOption
+from ....infra.config.option_types import INT, OptionType
+from ....infra.config.options import ConfigOption
 from .kinds import WORKER
 
 _NAMES = re.compile(r"[a-z][a-z0-9_]*(;[a-z][a-z0-9_]*)*")

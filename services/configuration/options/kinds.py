@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ....pipelines.graph.option_types import optional, pattern
-from ....pipelines.graph.options import Scope
+from ....infra.config.option_types import optional, pattern
+from ....infra.config.options import Scope
 from ....schemas.ids import is_id
 
 EVERYONE = (Scope.CLIENT, Scope.JOBMANAGER, Scope.TASKMANAGER)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from ....pipelines.graph.option_types import DURATION, MILLISECOND, MINUTE, SECOND, choice
-from ....pipelines.graph.options import ConfigOption
+from ....infra.config.option_types import DURATION, MILLISECOND, MINUTE, SECOND, choice
+from ....infra.config.options import ConfigOption
 from .kinds import MASTER
 
 

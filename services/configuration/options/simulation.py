@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....pipelines.graph.option_types import BOOL, DURATION
-from ....pipelines.graph.options import ConfigOption
+from ....infra.config.option_types import BOOL, DURATION
+from ....infra.config.options import ConfigOption
 from .kinds import BOTH
 
 SIMULATED = ConfigOption(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....pipelines.graph.option_types import DURATION, INT, MEMORY, MINUTE, SECOND, switchable
-from ....pipelines.graph.options import ConfigOption
+from ....infra.config.option_types import DURATION, INT, MEMORY, MINUTE, SECOND, switchable
+from ....infra.config.options import ConfigOption
 from .kinds import MASTER
 
 SNAPSHOT_MAX_BYTES = ConfigOption[int | None](

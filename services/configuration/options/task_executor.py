@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....pipelines.graph.option_types import DURATION, FLOAT, INT, MEMORY, MILLISECOND, SECOND, derived
-from ....pipelines.graph.options import ConfigOption
+from ....infra.config.option_types import DURATION, FLOAT, INT, MEMORY, MILLISECOND, SECOND, derived
+from ....infra.config.options import ConfigOption
 from .kinds import BOTH, ID, MASTER, WORKER
 
 NUMBER_OF_TASK_SLOTS = ConfigOption(

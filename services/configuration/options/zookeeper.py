@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from ....pipelines.graph.option_types import BOOL, DURATION, INT, MILLISECOND, MINUTE, SECOND, choice, pattern
-from ....pipelines.graph.options import ConfigOption
+from ....infra.config.option_types import BOOL, DURATION, INT, MILLISECOND, MINUTE, SECOND, choice, pattern
+from ....infra.config.options import ConfigOption
 from .kinds import EVERYONE, FILE, NODE_PATH, SERVER_LIST
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ....infra.class_archives import reading, spark_archive
+from ....infra.cds_archives import reading, spark_archive
 from ....infra.jars import spark_jars
 from ....infra.prerequisites import find_java
 from .errors import SparkUnavailable

@@ -17,9 +17,10 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
+from ....infra.storage.errors import CheckpointError, StorageError, TornFile
+from ....infra.storage.storage import Storage, canonical
 from ....pipelines.checkpoint import disposal
-from ....pipelines.checkpoint.errors import CheckpointError, StorageError, TornFile
-from ....pipelines.checkpoint.fitting import finished_subtasks, misfits
+from ....pipelines.checkpoint.compatibility import finished_subtasks, misfits
 from ....pipelines.checkpoint.layout import base_of
 from ....pipelines.checkpoint.metadata import (
     CheckpointMetadata,
@@ -30,7 +31,6 @@ from ....pipelines.checkpoint.metadata import (
     verify,
     write_metadata,
 )
-from ....pipelines.checkpoint.storage import Storage, canonical
 from ....pipelines.graph.accumulators import total
 from ....schemas.types import CompletedCheckpoint, JobGraph, RestoredCheckpoint
 from ..topology import VertexKey

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from ....infra import threads
 from ....infra.logging_setup import logger
-from ....pipelines.checkpoint.errors import CheckpointError, StorageError
+from ....infra.storage.errors import CheckpointError, StorageError
 from ....schemas import job_master
 from ....schemas.body import Body
 from ....schemas.types import CheckpointFailureReason

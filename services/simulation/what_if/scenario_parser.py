@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ....pipelines.graph.option_types import DURATION
-from ....pipelines.graph.options import nearest, shown
+from ....infra.config.option_types import DURATION
+from ....infra.config.options import nearest, shown
 from ....schemas.ids import is_id
 from ...configuration import options
 from ...core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Time, kind_of

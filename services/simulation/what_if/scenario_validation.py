@@ -8,7 +8,7 @@ from typing import NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from ....pipelines.graph.options import nearest
+from ....infra.config.options import nearest
 from ....pipelines.graph.validation import validate
 from ....schemas.types import JobGraph
 from ...configuration import options

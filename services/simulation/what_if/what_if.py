@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from ....pipelines.graph.option_types import DURATION
+from ....infra.config.option_types import DURATION
 from ....schemas.event import Record
 from ....schemas.job_master import StartJob
 from ....schemas.types import JobGraph

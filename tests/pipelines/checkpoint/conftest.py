@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.infra.storage.storage import Storage
 
 
 @pytest.fixture(scope="session", params=["file", "memory", "local"])

@@ -8,10 +8,10 @@ from checkpoint_files import metadata_of, pipeline, plain, write_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint import disposal
 from tailrace.pipelines.checkpoint.layout import METADATA
 from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata, files_of, verify, write_metadata
-from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.types import OperatorState, StateFile, SubtaskState
 
 NAMES = st.sets(st.sampled_from("abcdef"), max_size=4)

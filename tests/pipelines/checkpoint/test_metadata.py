@@ -10,9 +10,10 @@ from checkpoint_files import metadata_of, pipeline, plain, write_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.infra.storage.errors import CheckpointError, NoCheckpoint, TornFile
+from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.checkpoint import metadata as module
-from tailrace.pipelines.checkpoint.errors import CheckpointError, NoCheckpoint, TornFile
 from tailrace.pipelines.checkpoint.layout import METADATA
 from tailrace.pipelines.checkpoint.metadata import (
     CheckpointMetadata,
@@ -22,7 +23,6 @@ from tailrace.pipelines.checkpoint.metadata import (
     verify,
     write_metadata,
 )
-from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.types import (
     CheckpointMetrics,
     CompletedCheckpoint,

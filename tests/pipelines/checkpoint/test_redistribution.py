@@ -10,7 +10,7 @@ from graphs import edge, job_graph, operator, source, vertex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.checkpoint.fitting import ALIGNED, misfits
+from tailrace.pipelines.checkpoint.compatibility import ALIGNED, misfits
 from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata
 from tailrace.pipelines.checkpoint.redistribution import Filter, Restored, restored
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask, subtask_of

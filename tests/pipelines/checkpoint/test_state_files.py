@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.infra.storage.errors import CheckpointError, MissingFile, StorageError, TornFile
+from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint import state_files
-from tailrace.pipelines.checkpoint.deltas import Deltas
-from tailrace.pipelines.checkpoint.errors import CheckpointError, MissingFile, StorageError, TornFile
+from tailrace.pipelines.checkpoint.delta_writer import Deltas
 from tailrace.pipelines.checkpoint.state_files import (
     GrowingFile,
     Section,
@@ -24,7 +25,6 @@ from tailrace.pipelines.checkpoint.state_files import (
     read_messages,
     read_section,
 )
-from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.types import StateFile
 
 MESSAGES = st.lists(st.binary(max_size=30), max_size=6)
@@ -138,7 +138,7 @@ def test_buffers_in_flight_keep_their_senders(
 def test_after_a_write_that_failed_a_file_does_not_grow_and_its_cuts_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tailrace.pipelines.checkpoint import local_files
+    from tailrace.infra.storage import local_files
 
     storage = Storage.open(str(tmp_path))
     file = GrowingFile(storage, "f", "operator")

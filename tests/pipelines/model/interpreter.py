@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pipelines.model.folding import call_of, folding_of, put, windows_of
+from pipelines.model.aggregation import call_of, folding_of, put, windows_of
 from pipelines.model.states import Count, State
 
 from tailrace.pipelines.functions import OutputTag, TimeWindow

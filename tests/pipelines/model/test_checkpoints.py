@@ -21,13 +21,13 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pipelines.memory_checkpoints import Plan, Taken, storage
 from pipelines.memory_cluster import MemoryCluster, Message
-from pipelines.model.drawing import programs
 from pipelines.model.interpreter import interpret
+from pipelines.model.program_strategies import programs
 from pipelines.model.programs import Program, topics
 from pipelines.model.rows import Version
 from pipelines.model.versions import programs_of
 
-from tailrace.pipelines.checkpoint.fitting import misfits
+from tailrace.pipelines.checkpoint.compatibility import misfits
 from tailrace.schemas.types import JobGraph, SnapshotType
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "10"))

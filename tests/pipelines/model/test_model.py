@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pipelines.memory_cluster import Message
-from pipelines.model.drawing import programs
 from pipelines.model.interpreter import interpret
+from pipelines.model.program_strategies import programs
 from pipelines.model.programs import Program, decoded, topics, write
 
 from pipelines import memory_cluster

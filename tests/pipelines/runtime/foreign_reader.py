@@ -14,10 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.formats import Format, read_good, reader_of
-from tailrace.pipelines.runtime.operators.files.avro_reading import AvroReader
-from tailrace.pipelines.runtime.operators.files.storage import list_files
+from tailrace.pipelines.runtime.operators.files.avro_reader import AvroReader
+from tailrace.pipelines.runtime.operators.files.source_storage import list_files
 from tailrace.pipelines.types import RecordType
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import cloudpickle
 
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.buffers import END_OF_TIME
-from tailrace.pipelines.runtime.operators.build import build_operator
-from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.operators.factory import build_operator
 from tailrace.pipelines.runtime.operators.operator import Operator, Setup
+from tailrace.pipelines.runtime.operators.task_context import TaskContext
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.records.buffers import END_OF_TIME
 from tailrace.pipelines.types import PICKLED, RecordType
 from tailrace.schemas.types import OperatorConfig
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.accumulators import LONGEST_NAME, MOST
-from tailrace.pipelines.runtime.accumulators import Accumulators
-from tailrace.pipelines.runtime.state.stateful import Origin
+from tailrace.pipelines.runtime.state_backend.accumulators import Accumulators
+from tailrace.pipelines.runtime.state_backend.stateful import Origin
 
 names = st.sampled_from("abc")
 attempts = st.lists(

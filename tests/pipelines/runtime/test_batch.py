@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.batch import Batch, all_of
+from tailrace.pipelines.runtime.records.batch import Batch, all_of
 from tailrace.pipelines.types import Types
 
 TYPE = Types.TUPLE([str, int])

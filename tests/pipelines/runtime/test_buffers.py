@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime import buffers
-from tailrace.pipelines.runtime.batch import Batch, all_of
-from tailrace.pipelines.runtime.buffers import (
+from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.records import buffers
+from tailrace.pipelines.runtime.records.batch import Batch, all_of
+from tailrace.pipelines.runtime.records.buffers import (
     END_OF_TIME,
     HEADER_SIZE,
     NO_WATERMARK,
@@ -24,8 +25,7 @@ from tailrace.pipelines.runtime.buffers import (
     whole_of,
     write_barrier,
 )
-from tailrace.pipelines.runtime.deployment import Checkpoint
-from tailrace.pipelines.runtime.small_batches import FEW
+from tailrace.pipelines.runtime.records.small_batches import FEW
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import CheckpointOptions, SnapshotType
 

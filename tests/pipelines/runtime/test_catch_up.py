@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.catch_up import (
+from tailrace.pipelines.runtime.spark.catch_up import (
     CARRIES,
     CAUGHT_UP,
     FAR_BEHIND,
@@ -14,7 +14,7 @@ from tailrace.pipelines.runtime.catch_up import (
     CatchUp,
     Lag,
 )
-from tailrace.pipelines.runtime.query import Pace
+from tailrace.pipelines.runtime.spark.query import Pace
 
 PARTITIONS = st.integers(1, 50)
 

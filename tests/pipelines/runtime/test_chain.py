@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.buffers import END_OF_TIME
 from tailrace.pipelines.runtime.operators.chain import OperatorChain
 from tailrace.pipelines.runtime.operators.operator import Operator
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.records.buffers import END_OF_TIME
 from tailrace.schemas.types import OperatorConfig
 
 Story = list[tuple[str, str]]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.api import FileSink, StreamExecutionEnvironment
-from tailrace.pipelines.checkpoint.fitting import misfits
+from tailrace.pipelines.checkpoint.compatibility import misfits
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, storage

@@ -23,7 +23,7 @@ from tailrace.pipelines.api import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from tailrace.pipelines.runtime.failures import StateTypeError
+from tailrace.pipelines.runtime.common.failures import StateTypeError
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, Taken, storage

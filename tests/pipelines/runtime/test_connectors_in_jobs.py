@@ -18,7 +18,7 @@ from pipelines.memory_checkpoints import Plan, storage
 
 from pipelines import memory_cluster
 from tailrace import FileSink, StreamExecutionEnvironment, WatermarkStrategy
-from tailrace.pipelines.runtime.operators.files import reading
+from tailrace.pipelines.runtime.operators.files import file_reader
 
 seeds = pytest.mark.parametrize("seed", range(6))
 
@@ -32,7 +32,7 @@ class Hit:
 
 @pytest.fixture(autouse=True)
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "SPLIT_BYTES", 2_000)
+    monkeypatch.setattr(file_reader, "SPLIT_BYTES", 2_000)
 
 
 def parse(lines: pa.RecordBatch) -> pa.Table:

@@ -11,7 +11,7 @@ from tailrace.pipelines.api import (
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
 )
-from tailrace.pipelines.runtime.event_time import timed_edges
+from tailrace.pipelines.runtime.common.event_time import timed_edges
 
 
 def by_word(

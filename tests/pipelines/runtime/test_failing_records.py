@@ -44,8 +44,8 @@ from tailrace.pipelines.api import (
 from tailrace.pipelines.functions import CoFlatMapFunction, CoProcessFunction, KeyedCoProcessFunction
 from tailrace.pipelines.graph.chain import edge_type
 from tailrace.pipelines.graph.physical_plan import channel_topic
-from tailrace.pipelines.runtime.buffers import BufferCodec
-from tailrace.pipelines.runtime.failures import RecordError, describe
+from tailrace.pipelines.runtime.common.failures import RecordError, describe
+from tailrace.pipelines.runtime.records.buffers import BufferCodec
 from tailrace.services.core.failure_repetition import describe_repetition
 
 from ..memory_cluster import CLUSTER, JOB, MemoryCluster, Message
@@ -407,7 +407,7 @@ def test_a_failure_names_the_record_of_a_source(
         "parts of a file": f"{tmp_path}/numbers.txt, line 15 behind byte 100",
     }[source]
     if source == "parts of a file":
-        monkeypatch.setattr("tailrace.pipelines.runtime.operators.files.reading.SPLIT_BYTES", 100)
+        monkeypatch.setattr("tailrace.pipelines.runtime.operators.files.file_reader.SPLIT_BYTES", 100)
     lines = failures(cluster_of(build, 1 if source == "collection" else 2, seed))
     assert all(line.endswith(f", at {expected}") for line in lines), lines
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.pipelines.runtime.failures import LONGEST, TaskError, UserCodeError, describe, shortened
+from tailrace.pipelines.runtime.common.failures import LONGEST, TaskError, UserCodeError, describe, shortened
 
 
 def raised(error: Exception) -> Exception:

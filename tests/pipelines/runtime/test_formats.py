@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.formats import Format, read_good, reader_of, writer_of
 from tailrace.pipelines.runtime.formats.avro_schema import derived
 from tailrace.pipelines.runtime.formats.format import FormatKind, Framing
-from tailrace.pipelines.runtime.formats.registry import Registry
+from tailrace.pipelines.runtime.formats.schema_registry import Registry
+from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.types import PICKLED, RecordType
 
 

@@ -31,10 +31,10 @@ from tailrace.pipelines.api import (
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
 )
-from tailrace.pipelines.checkpoint.fitting import misfits
+from tailrace.pipelines.checkpoint.compatibility import misfits
 from tailrace.pipelines.graph.physical_plan import output_topic
-from tailrace.pipelines.runtime.event_time import timed_edges
-from tailrace.pipelines.runtime.stream_task.record_writer import REPEATED_AT_ONCE
+from tailrace.pipelines.runtime.common.event_time import timed_edges
+from tailrace.pipelines.runtime.stream_task.output.record_writer import REPEATED_AT_ONCE
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, storage

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK, BufferError, Header
-from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
-from tailrace.pipelines.runtime.stream_task.input_gate import InputGate
+from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.records.buffers import END_OF_TIME, NO_WATERMARK, BufferError, Header
+from tailrace.pipelines.runtime.stream_task.input.input_gate import InputGate
 
 SENDERS = 3
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from polling import PATIENCE_S, eventually
 
-from tailrace.pipelines.runtime.frames import frame
-from tailrace.pipelines.runtime.protocol import Cancel, Committing, Notice
-from tailrace.pipelines.runtime.stream_task import input_thread
-from tailrace.pipelines.runtime.stream_task.input_thread import InputThread
-from tailrace.pipelines.runtime.stream_task.mailbox import Mailbox
+from tailrace.pipelines.runtime.common.frames import frame
+from tailrace.pipelines.runtime.common.protocol import Cancel, Committing, Notice
+from tailrace.pipelines.runtime.stream_task.loop import input_thread
+from tailrace.pipelines.runtime.stream_task.loop.input_thread import InputThread
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
 
 OPEN: list[socket.socket] = []
 """Never closed: a thread that reads them would end this process."""

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
-from tailrace.pipelines.checkpoint.fitting import misfits
-from tailrace.pipelines.runtime import buffers
-from tailrace.pipelines.runtime.failures import TaskError
-from tailrace.pipelines.runtime.stream_task import record_writer
+from tailrace.pipelines.checkpoint.compatibility import misfits
+from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.records import buffers
+from tailrace.pipelines.runtime.stream_task.output import record_writer
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, storage

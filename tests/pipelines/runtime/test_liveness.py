@@ -18,9 +18,9 @@ from tailrace.pipelines.api import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from tailrace.pipelines.checkpoint.fitting import misfits
+from tailrace.pipelines.checkpoint.compatibility import misfits
 from tailrace.pipelines.graph.physical_plan import output_topic
-from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.runtime.common.failures import UserCodeError
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, storage

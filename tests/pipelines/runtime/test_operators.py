@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.functions import FlatMapFunction, MapFunction, RuntimeContext, ValueStateDescriptor
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.failures import UserCodeError, describe
-from tailrace.pipelines.runtime.operators.build import build_operator, build_prefix
-from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.common.failures import UserCodeError, describe
+from tailrace.pipelines.runtime.operators.factory import build_operator, build_prefix
 from tailrace.pipelines.runtime.operators.operator import Setup
+from tailrace.pipelines.runtime.operators.task_context import TaskContext
+from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.schemas.types import OperatorConfig
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from tailrace.pipelines.runtime.failures import ProgressLost
+from tailrace.pipelines.runtime.common.failures import ProgressLost
 
 from ..memory_checkpoints import Plan, storage
 from ..memory_cluster import MemoryCluster

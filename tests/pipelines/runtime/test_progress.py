@@ -7,18 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.buffers import Header
-from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
-from tailrace.pipelines.runtime.stream_task.evidence import (
+from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.records.buffers import Header
+from tailrace.pipelines.runtime.stream_task.input.input_gate import InputGate
+from tailrace.pipelines.runtime.stream_task.input.input_positions import InputPositions
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import Tail
+from tailrace.pipelines.runtime.stream_task.restore.group_offsets import GroupCopy
+from tailrace.pipelines.runtime.stream_task.restore.progress_evidence import (
     require_checkpoint,
     require_group,
     require_not_superseded,
 )
-from tailrace.pipelines.runtime.stream_task.group_copy import GroupCopy
-from tailrace.pipelines.runtime.stream_task.input_gate import InputGate
-from tailrace.pipelines.runtime.stream_task.positions import InputPositions
-from tailrace.pipelines.runtime.stream_task.progress import Progress, ProgressWriter
-from tailrace.pipelines.runtime.stream_task.progress_entry import (
+from tailrace.pipelines.runtime.stream_task.restore.topic_ids import still_valid, topics_made_anew
+from tailrace.pipelines.runtime.stream_task.state.progress import Progress, ProgressWriter
+from tailrace.pipelines.runtime.stream_task.state.progress_entry import (
     VERSION,
     InputProgress,
     ProgressEntry,
@@ -26,8 +28,6 @@ from tailrace.pipelines.runtime.stream_task.progress_entry import (
     decode,
     encode,
 )
-from tailrace.pipelines.runtime.stream_task.restore import Tail
-from tailrace.pipelines.runtime.stream_task.topic_ids import still_valid, topics_made_anew
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5))))

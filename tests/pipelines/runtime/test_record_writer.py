@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.execution_graph import IntermediateResult
 from tailrace.pipelines.graph.key_groups import subtask_of
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.buffers import (
+from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.common.failures import UserCodeError
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.records.buffers import (
     END_OF_TIME,
     BufferCodec,
     Header,
@@ -22,11 +24,9 @@ from tailrace.pipelines.runtime.buffers import (
     is_barrier,
     read_barrier,
 )
-from tailrace.pipelines.runtime.deployment import Checkpoint
-from tailrace.pipelines.runtime.failures import UserCodeError
-from tailrace.pipelines.runtime.stream_task import partitioning
-from tailrace.pipelines.runtime.stream_task.partitioning import partition_of
-from tailrace.pipelines.runtime.stream_task.record_writer import ChannelWriter, RecordWriter
+from tailrace.pipelines.runtime.stream_task.output import partitioners
+from tailrace.pipelines.runtime.stream_task.output.partitioners import partition_of
+from tailrace.pipelines.runtime.stream_task.output.record_writer import ChannelWriter, RecordWriter
 from tailrace.pipelines.types import RecordType, Types
 from tailrace.schemas.types import CheckpointOptions, JobEdge, Partitioner, SnapshotType
 
@@ -161,7 +161,7 @@ def test_a_partitioner_must_give_a_partition(place: Any) -> None:
 
 @pytest.mark.parametrize("of", [Types.TUPLE([Types.OPTIONAL(str), int]), Types.PICKLED_BYTE_ARRAY()])
 def test_keys_that_are_no_plain_column_are_selected(of: RecordType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitioning, "_FEW", 1)
+    monkeypatch.setattr(partitioners, "_FEW", 1)
     target = writer(edge(Partitioner.HASH, "f0"), 4, of=of)
     values = [(None, 1), ("a", 2), ("b", 3)] if of != PAIR else []
     target.write(Batch([0] * 3, values))

@@ -14,9 +14,9 @@ from polling import PATIENCE_S, eventually
 from tailrace.infra import threads
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.beats import BeatMonitor
-from tailrace.pipelines.runtime.deployed import Execution
-from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.runtime.task_runtime.beat_monitor import BeatMonitor
+from tailrace.pipelines.runtime.task_runtime.runtime_state import Execution
+from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState
 
 pytestmark = pytest.mark.timeout(60)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.small_batches import SmallBatches
+from tailrace.pipelines.runtime.records.small_batches import SmallBatches
 from tailrace.pipelines.types import RecordType, RecordTypeError
 
 

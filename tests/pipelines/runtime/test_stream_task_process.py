@@ -13,8 +13,8 @@ from polling import PATIENCE_S
 from tailrace.infra import threads
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime import VertexDeployment
-from tailrace.pipelines.runtime.frames import FrameReader, frame
-from tailrace.pipelines.runtime.protocol import Cancel, Command, Failed, Notice, Open
+from tailrace.pipelines.runtime.common.frames import FrameReader, frame
+from tailrace.pipelines.runtime.common.protocol import Cancel, Command, Failed, Notice, Open
 
 PROCESS = """
 import socket, sys

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
-from tailrace.pipelines.runtime import task_logging
-from tailrace.pipelines.runtime.deployment import VertexDeployment
-from tailrace.pipelines.runtime.task_logging import TaskLogging, serve
+from tailrace.pipelines.runtime.common import task_logging
+from tailrace.pipelines.runtime.common.deployment import VertexDeployment
+from tailrace.pipelines.runtime.common.task_logging import TaskLogging, serve
 
 WRITES = """
 import logging, sys

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.pipelines.runtime.failures import TaskError
-from tailrace.pipelines.runtime.user_files import UserFiles
+from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.task_runtime.user_files import UserFiles
 from tailrace.schemas.types import PythonFile
 
 OLD = [PythonFile(path="shop/prices.py", content=b"TAX = 19")]

@@ -8,8 +8,8 @@ import time
 import pytest
 from polling import eventually
 
-from tailrace.pipelines.runtime.stream_task import watchdog as watchdog_module
-from tailrace.pipelines.runtime.stream_task.watchdog import Watchdog
+from tailrace.pipelines.runtime.stream_task.output import watchdog as watchdog_module
+from tailrace.pipelines.runtime.stream_task.output.watchdog import Watchdog
 
 
 def test_a_call_that_does_not_return_is_told_of() -> None:

@@ -28,7 +28,7 @@ from tailrace.pipelines.api import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from tailrace.pipelines.checkpoint.fitting import misfits
+from tailrace.pipelines.checkpoint.compatibility import misfits
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, Taken, storage

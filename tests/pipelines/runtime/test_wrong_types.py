@@ -14,7 +14,7 @@ from tailrace import (
     ValueStateDescriptor,
 )
 from tailrace.pipelines.functions.process import KeyedContext
-from tailrace.pipelines.runtime.failures import UserCodeError, describe
+from tailrace.pipelines.runtime.common.failures import UserCodeError, describe
 
 from ..memory_cluster import run
 

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.pipelines.graph.options import ConfigOption, Scope
+from tailrace.infra.config.options import ConfigOption, Scope
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.configuration import (

@@ -18,8 +18,8 @@ import pytest
 
 import tailrace.pipelines
 import tailrace.services
+from tailrace.infra.config.options import ConfigOption
 from tailrace.pipelines.graph import job_options
-from tailrace.pipelines.graph.options import ConfigOption
 from tailrace.services.configuration import Configuration, options, role_options
 from tailrace.services.configuration.options.resource_manager import WorkerDriver
 from tailrace.services.resource_manager.drivers.factory import DRIVERS, new_driver

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.infra.config.options import Scope
 from tailrace.pipelines.graph import job_options
 from tailrace.pipelines.graph.job_options import ScheduleMode
-from tailrace.pipelines.graph.options import Scope
-from tailrace.pipelines.runtime.settings import Settings
+from tailrace.pipelines.runtime.common.settings import Settings
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
 from tailrace.services.configuration import Configuration, options
 from tailrace.services.configuration.options.resource_manager import ResourceManagerMode

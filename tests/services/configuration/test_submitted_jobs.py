@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tailrace.pipelines.graph.job_options import ExecutionMode
-from tailrace.pipelines.runtime.settings import Settings
+from tailrace.pipelines.runtime.common.settings import Settings
 from tailrace.schemas import dispatcher
 from tailrace.schemas.client import JobRejected
 from tailrace.schemas.job_master import StartJob

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.graph.options import ConfigOption
+from tailrace.infra.config.options import ConfigOption
 from tailrace.services.configuration import Configuration, ConfigurationError, options
 
 WRONG = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from immutables import Map
 
-from tailrace.pipelines.runtime.deployment import VertexDeployment
+from tailrace.pipelines.runtime.common.deployment import VertexDeployment
 from tailrace.schemas.types import JobGraph
 from tailrace.services.configuration import Configuration
 from tailrace.services.task_executor.instructions import RunTasks

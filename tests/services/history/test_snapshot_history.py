@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tailrace.pipelines.checkpoint.errors import CheckpointError
-from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.infra.storage.errors import CheckpointError
+from tailrace.infra.storage.storage import Storage
 from tailrace.schemas.event import Event
 from tailrace.services.history import Fold
 from tailrace.services.history import job_history_store as module

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from polling import PATIENCE_S
 
-from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.infra.storage.storage import Storage
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import Header

@@ -14,11 +14,11 @@ from immutables import Map
 from msgspec.structs import replace
 from polling import PATIENCE_S
 
-from tailrace.pipelines.checkpoint import local_files
-from tailrace.pipelines.checkpoint.errors import StorageError, TornFile
+from tailrace.infra.storage import local_files
+from tailrace.infra.storage.errors import StorageError, TornFile
+from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.layout import METADATA
 from tailrace.pipelines.checkpoint.metadata import read_metadata, verify
-from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas import job_master
 from tailrace.schemas.types import (
     CheckpointFailureReason,

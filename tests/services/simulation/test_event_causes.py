@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tailrace.pipelines.runtime.deployment import Checkpoint, VertexDeployment
+from tailrace.pipelines.runtime.common.deployment import Checkpoint, VertexDeployment
 from tailrace.schemas import client, dispatcher, job_master, resource_manager
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import LeaderElected

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.infra.storage.storage import Storage
 from tailrace.schemas.event import Event
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.snapshots import store

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.infra.storage.storage import Storage
 from tailrace.schemas.event import Event
 from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from immutables import Map
 
-from tailrace.infra.process_mark import living
+from tailrace.infra.process_marker import living
 from tailrace.infra.processes import ProcessIdentity
-from tailrace.pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.common.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
 from tailrace.schemas import job_master, resource_manager
 from tailrace.schemas.types import (
     CheckpointMetrics,

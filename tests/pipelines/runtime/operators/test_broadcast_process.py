@@ -24,7 +24,7 @@ from tailrace.pipelines.api import (
     Types,
     ValueStateDescriptor,
 )
-from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.runtime.common.failures import UserCodeError
 
 RULES = MapStateDescriptor[str, int]("rules", str, int)
 OTHERS = MapStateDescriptor[str, int]("others", str, int)

@@ -20,16 +20,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.failures import TaskError, UserCodeError
+from tailrace.pipelines.runtime.common.failures import TaskError, UserCodeError
 from tailrace.pipelines.runtime.operators.file_sink import FileSink
-from tailrace.pipelines.runtime.operators.files.publishing import (
+from tailrace.pipelines.runtime.operators.files.output_directory import (
     Directory,
     LocalDirectory,
     RemoteDirectory,
     Superseded,
     directory_of,
 )
+from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.schemas.types import OperatorConfig
 
 Format = Literal["text", "json", "avro", "parquet"]

@@ -14,10 +14,10 @@ from connectors import Clock, build_one, operator_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.operators.operator import Operator
-from tailrace.pipelines.runtime.state.stateful import Origin
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.state_backend.stateful import Origin
 
 RECORDS = [f"record {number} {'x' * (number % 13)}" for number in range(200)]
 

@@ -8,8 +8,8 @@ import pytest
 from connectors import build_one, operator_config
 
 from tailrace.pipelines.functions import RuntimeContext, SinkFunction
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.runtime.common.failures import UserCodeError
+from tailrace.pipelines.runtime.records.batch import Batch
 
 calls: list[Any] = []
 

@@ -13,8 +13,8 @@ from connectors import Collected, build_one, operator_config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.failures import TaskError, UserCodeError, describe
+from tailrace.pipelines.runtime.common.failures import TaskError, UserCodeError, describe
+from tailrace.pipelines.runtime.records.batch import Batch
 
 
 @dataclass(frozen=True)

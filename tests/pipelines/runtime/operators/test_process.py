@@ -35,8 +35,8 @@ from tailrace.pipelines.functions import (
     ValueStateDescriptor,
 )
 from tailrace.pipelines.functions.process import Context, KeyedContext, OnTimerContext
-from tailrace.pipelines.runtime.buffers import END_OF_TIME
-from tailrace.pipelines.runtime.failures import TaskError, UserCodeError
+from tailrace.pipelines.runtime.common.failures import TaskError, UserCodeError
+from tailrace.pipelines.runtime.records.buffers import END_OF_TIME
 from tailrace.pipelines.types import Types
 
 ODD: OutputTag[int] = OutputTag("odd", int)

@@ -22,8 +22,8 @@ from pipelines.runtime.harness import (
     run,
 )
 
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.runtime.common.failures import UserCodeError
+from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.types import RecordType, Types
 
 FUNCTIONS = ["sum", "min", "max", "min_by", "max_by"]

@@ -11,10 +11,10 @@ from connectors import Clock, build_one, operator_config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.buffers import END_OF_TIME
-from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.runtime.common.failures import UserCodeError
 from tailrace.pipelines.runtime.operators.watermarks import Watermarks
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.records.buffers import END_OF_TIME
 from tailrace.pipelines.types import RecordType
 
 batches = st.lists(st.lists(st.integers(0, 1_000), min_size=1, max_size=5), max_size=10)

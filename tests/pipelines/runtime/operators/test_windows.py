@@ -30,9 +30,9 @@ from tailrace.pipelines.functions import (
     ValueStateDescriptor,
 )
 from tailrace.pipelines.functions.window import WindowContext
-from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK
-from tailrace.pipelines.runtime.failures import UserCodeError, describe
-from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.common.failures import UserCodeError, describe
+from tailrace.pipelines.runtime.operators.task_context import TaskContext
+from tailrace.pipelines.runtime.records.buffers import END_OF_TIME, NO_WATERMARK
 from tailrace.pipelines.types import PICKLED, Types
 
 PAIR = Types.TUPLE([str, int])

@@ -9,7 +9,7 @@ from connectors import Clock, Step, committed_records, open_source, operator_con
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.runtime.common.failures import UserCodeError
 
 steps = st.lists(st.integers(1, 9) | st.sampled_from(["commit", "crash"]), max_size=20)
 

@@ -17,8 +17,8 @@ from connectors import Step, committed_records, open_source, operator_config, we
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.failures import TaskError
-from tailrace.pipelines.runtime.operators.files import publishing, reading, storage
+from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.operators.files import file_reader, output_directory, source_storage
 from tailrace.schemas.types import OperatorConfig
 
 in_a_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -41,8 +41,8 @@ class Pair(NamedTuple):
 @pytest.fixture(autouse=True)
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small files have several."""
-    monkeypatch.setattr(reading, "SPLIT_BYTES", 64)
-    monkeypatch.setattr(reading, "_SEARCH_BYTES", 20)
+    monkeypatch.setattr(file_reader, "SPLIT_BYTES", 64)
+    monkeypatch.setattr(file_reader, "_SEARCH_BYTES", 20)
 
 
 def read(config: OperatorConfig, parallelism: int = 1, taken: list[Step] | None = None) -> list[Any]:
@@ -266,7 +266,7 @@ paths = st.text(alphabet="ab/*", max_size=8)
 @given(paths)
 def test_two_stars_are_any_directories(path: str) -> None:
     name = path.replace("*", "x")
-    assert bool(storage.glob_pattern("**/b").fullmatch(name)) == (
+    assert bool(source_storage.glob_pattern("**/b").fullmatch(name)) == (
         name == "b" or (name.endswith("/b") and all(name[:-2].split("/")))
     )
 
@@ -283,7 +283,7 @@ def test_urls_of_fsspec_are_read_and_written() -> None:
     assert read(text("memory://there")) == ["a.txt", "b/1.txt"]
     assert read(text("memory://there/a.txt")) == ["a.txt"]
     assert read(text("memory://there/**/1.*"), 2) == ["b/1.txt"]
-    directory = publishing.directory_of("memory://there/out/")
+    directory = output_directory.directory_of("memory://there/out/")
     directory.begin("part-", 0, 0)
     directory.publish("part-0.txt", lambda out: out.write(b"a\n"))
     assert read(text("memory://there/out")) == ["a"]

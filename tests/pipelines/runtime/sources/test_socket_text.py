@@ -9,10 +9,10 @@ import threading
 import pytest
 from connectors import open_source, operator_config
 
-from tailrace.pipelines.runtime.failures import TaskError
-from tailrace.pipelines.runtime.stream_task.sources import socket_text
-from tailrace.pipelines.runtime.stream_task.sources.socket_text import RETRY_DELAY_S, SocketText
-from tailrace.pipelines.runtime.stream_task.sources.source import Source
+from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.stream_task.input.sources import socket_text
+from tailrace.pipelines.runtime.stream_task.input.sources.socket_text import RETRY_DELAY_S, SocketText
+from tailrace.pipelines.runtime.stream_task.input.sources.source import Source
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.infra.storage.storage import Storage
 from tailrace.services.history.log_position import OutsideLog, Position
 from tailrace.services.history.state_index import index_file
 from tailrace.services.history.state_index.index import HistoryIndex

@@ -1,0 +1,1 @@
+"""Configuration options: their types, their texts, and how values are read."""

@@ -1,0 +1,266 @@
+"""Whether a checkpoint fits a job graph: state finds its operator by id, whatever else has changed.
+
+Names, functions, parallelism and which operators are chained may have changed. Key groups may not, since keyed state
+moves by them; nor what records in flight were sent to. A vertex that had finished stays finished, and one that had in
+part must be as it was (FLIP-147).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from ...infra.storage.errors import CheckpointError
+from ...schemas.types import InFlightState, JobEdge, JobGraph, JobVertex, Partitioner
+from ..graph.key_groups import default_max_parallelism
+from ..graph.operators import OperatorKind, traits_of
+from .metadata import CheckpointMetadata, EdgeOutline, VertexOutline, edges_of, read_metadata
+from .previous_job import ACCUMULATORS, Earlier
+
+ALIGNED: Final = frozenset({Partitioner.BROADCAST, Partitioner.CUSTOM})
+"""How an input is partitioned that has nothing in flight in a checkpoint, because it could not be divided anew.
+
+Each subtask has its own copy of a record that is broadcast. Some have processed theirs and others have not:
+at another parallelism nobody can make up for exactly those. A partitioner of the user's need not put a record where it
+put it before: it may count, or draw lots. Checkpoints of earlier releases may have such records in flight.
+"""
+
+
+def misfits(
+    metadata: CheckpointMetadata, graph: JobGraph, *, allow_non_restored_state: bool = False
+) -> list[str]:
+    """Why a checkpoint does not fit a job, a line each; empty: it does."""
+    earlier = Earlier(metadata)
+    faults = [] if allow_non_restored_state else list(_left_over(earlier, graph))
+    for vertex in graph.vertices:
+        faults += _key_groups(earlier, vertex)
+        faults += _finished(earlier, vertex)
+        faults += _in_flight(earlier, graph, vertex)
+    faults += _lost_in_flight(earlier, graph)
+    faults += _finished_before_senders(earlier, graph)
+    return faults
+
+
+def with_key_groups_of(metadata: CheckpointMetadata, graph: JobGraph) -> JobGraph:
+    """The graph with the maximum parallelism that keyed vertices had in the checkpoint, where the program sets none.
+
+    A default follows from the parallelism: a program that says none goes on from its state at any parallelism that
+    the key groups of the checkpoint allow.
+    """
+    earlier = Earlier(metadata)
+    return msgspec.structs.replace(
+        graph, vertices=[_with_key_groups_of(earlier, vertex) for vertex in graph.vertices]
+    )
+
+
+def with_key_groups_at(uri: str | None, graph: JobGraph) -> JobGraph:
+    """As `with_key_groups_of`, of the checkpoint in a directory; the graph as it is where there is none.
+
+    It stays so where the checkpoint cannot be read, too: the JobMaster reads it, and says what is wrong with it.
+    """
+    if uri is None:
+        return graph
+    try:
+        return with_key_groups_of(read_metadata(uri), graph)
+    except CheckpointError:
+        return graph
+
+
+def _with_key_groups_of(earlier: Earlier, vertex: JobVertex) -> JobVertex:
+    # Earlier releases do not say whether the program sets it.
+    is_default = vertex.max_parallelism == default_max_parallelism(vertex.parallelism)
+    if vertex.is_max_parallelism_configured or not is_default:
+        return vertex
+    before = (earlier.vertex_of.get(each.operator_id) for each in vertex.operators if is_keyed(each.kind))
+    had = {each.max_parallelism for each in before if each is not None}
+    if len(had) != 1 or max(had) < vertex.parallelism:
+        return vertex  # misfits says why
+    return msgspec.structs.replace(vertex, max_parallelism=had.pop())
+
+
+def finished_subtasks(metadata: CheckpointMetadata, vertex: JobVertex) -> frozenset[int]:
+    """Which subtasks of a vertex that fits have nothing left to do: those that had finished, or all where all had."""
+    return _finished_of(Earlier(metadata), vertex)
+
+
+def edges_into(graph: JobGraph, vertex_id: str) -> list[JobEdge]:
+    """The edges of a vertex's inputs, in their order (InFlightState.input)."""
+    return [edge for edge in graph.edges if edge.target_vertex_id == vertex_id]
+
+
+def is_keyed(kind: str) -> bool:
+    """Whether operators of a kind keep their state by key group; no for a kind that is not known any more."""
+    return kind in OperatorKind.__members__.values() and traits_of(kind).keyed
+
+
+def _left_over(earlier: Earlier, graph: JobGraph) -> Iterator[str]:
+    known = {operator.operator_id for vertex in graph.vertices for operator in vertex.operators}
+    for vertex in earlier.metadata.vertices:
+        for operator in vertex.operators:
+            if operator.operator_id in known:
+                continue
+            kept = any(True for _ in earlier.states(vertex, operator.operator_id))
+            if kept or any(each.operator_id == operator.operator_id for each in earlier.in_flight(vertex)):
+                advice = (
+                    "its id followed from its place in the program, which is another now"
+                    if operator.uid is None
+                    else f"give its operator the uid {operator.uid!r} again"
+                )
+                yield (
+                    f"there is state of operator {operator.name!r} ({operator.kind}, {operator.operator_id}),"
+                    f" which the program does not have: {advice}, or allow non-restored state"
+                )
+    kept_by = {key for subtask in earlier.metadata.subtasks for key in subtask.state.operators}
+    for stranger in sorted(kept_by - earlier.vertex_of.keys() - known - {ACCUMULATORS}):
+        yield f"there is state of an operator {stranger}, which is in no vertex of the checkpoint"
+
+
+def _key_groups(earlier: Earlier, vertex: JobVertex) -> Iterator[str]:
+    for operator in vertex.operators:
+        before = earlier.vertex_of.get(operator.operator_id)
+        if before is None or not any(True for _ in earlier.states(before, operator.operator_id)):
+            continue
+        was = earlier.operators[operator.operator_id]
+        keyed = is_keyed(operator.kind)
+        if keyed != is_keyed(was.kind):
+            yield (
+                f"operator {operator.name!r} was a {was.kind} and is a {operator.kind}:"
+                " its state can't be taken over; give it another uid"
+            )
+        elif keyed and before.max_parallelism != vertex.max_parallelism:
+            yield (
+                f"operator {operator.name!r} has keyed state in {before.max_parallelism} key groups and its"
+                f" maximum parallelism is now {vertex.max_parallelism}: set it to {before.max_parallelism}"
+            )
+
+
+def _finished(earlier: Earlier, vertex: JobVertex) -> Iterator[str]:
+    before, new = _before(earlier, vertex)
+    ended = {each.vertex_id: earlier.finished(each) for each in before}
+    if not any(ended.values()):
+        return
+    if all(len(ended[each.vertex_id]) == each.parallelism for each in before):
+        if new:
+            yield (
+                f"vertex {vertex.name!r} had finished, and operator {new[0]!r} in it is new: it would get nothing"
+            )
+        return
+    same = len(set(ended.values())) == 1 and not new
+    if not same or any(each.parallelism != vertex.parallelism for each in before):
+        count = sum(len(each) for each in ended.values())
+        total = sum(each.parallelism for each in before)
+        yield (
+            f"vertex {vertex.name!r} had finished in {count} of {total} subtasks: its parallelism and"
+            " operators must be as they were"
+        )
+
+
+def _finished_before_senders(earlier: Earlier, graph: JobGraph) -> Iterator[str]:
+    whole = {
+        vertex.vertex_id: vertex.name
+        for vertex in graph.vertices
+        if len(_finished_of(earlier, vertex)) == vertex.parallelism
+    }
+    names = {vertex.vertex_id: vertex.name for vertex in graph.vertices}
+    for edge in graph.edges:
+        if edge.target_vertex_id in whole and edge.source_vertex_id not in whole:
+            yield (
+                f"vertex {whole[edge.target_vertex_id]!r} had finished, and {names[edge.source_vertex_id]!r},"
+                " which sends to it, had not"
+            )
+
+
+def _in_flight(earlier: Earlier, graph: JobGraph, vertex: JobVertex) -> Iterator[str]:
+    head = vertex.operators[0].operator_id
+    before = earlier.vertex_of.get(head)
+    if before is None:
+        return
+    edges = edges_into(graph, vertex.vertex_id)
+    told = set()
+    for channel in earlier.in_flight(before):
+        if channel.operator_id != head or channel.input in told:
+            continue
+        fault = _channel_fault(earlier, before, channel, graph, vertex, edges)
+        if fault is not None:
+            told.add(channel.input)
+            yield (
+                f"records in flight to operator {vertex.operators[0].name!r} can't be taken over: {fault};"
+                " take a savepoint instead, which holds none"
+            )
+
+
+def _channel_fault(
+    earlier: Earlier,
+    before: VertexOutline,
+    channel: InFlightState,
+    graph: JobGraph,
+    vertex: JobVertex,
+    edges: Sequence[JobEdge],
+) -> str | None:
+    if channel.input >= len(edges):
+        return f"it has no input {channel.input} any more"
+    edge = edges[channel.input]
+    were = earlier.edges_into(before.vertex_id)
+    if channel.input < len(were) and not _same_edge(were[channel.input], _outline(graph, edge)):
+        return f"its input {channel.input} is another stream, or partitioned otherwise"
+    if edge.partitioner is Partitioner.HASH and before.max_parallelism != vertex.max_parallelism:
+        return f"its maximum parallelism was {before.max_parallelism} and is {vertex.max_parallelism}"
+    if edge.partitioner in ALIGNED and before.parallelism != vertex.parallelism:
+        return (
+            f"its parallelism was {before.parallelism} and is {vertex.parallelism}, and records that are partitioned by"
+            f" {edge.partitioner.value} can't be divided anew"
+        )
+    return None
+
+
+def _lost_in_flight(earlier: Earlier, graph: JobGraph) -> Iterator[str]:
+    """Records in flight to an operator that is still there and is not the head of a vertex any more."""
+    heads = {vertex.operators[0].operator_id for vertex in graph.vertices}
+    chained = {each.operator_id: each.name for vertex in graph.vertices for each in vertex.operators}
+    told = set()
+    for vertex in earlier.metadata.vertices:
+        for channel in earlier.in_flight(vertex):
+            operator_id = channel.operator_id
+            if operator_id in chained and operator_id not in heads and operator_id not in told:
+                told.add(operator_id)
+                yield (
+                    f"records were in flight to operator {chained[operator_id]!r}, which is now chained to the one"
+                    " before it: take a savepoint instead, which holds none"
+                )
+
+
+def _before(earlier: Earlier, vertex: JobVertex) -> tuple[list[VertexOutline], list[str]]:
+    """The vertices that the operators of a vertex were in, and the names of those that were in none."""
+    found = {}
+    new = []
+    for operator in vertex.operators:
+        was = earlier.vertex_of.get(operator.operator_id)
+        if was is None:
+            new.append(operator.name)
+        else:
+            found[was.vertex_id] = was
+    return list(found.values()), new
+
+
+def _finished_of(earlier: Earlier, vertex: JobVertex) -> frozenset[int]:
+    before, _ = _before(earlier, vertex)
+    ended = [earlier.finished(each) for each in before]
+    if not any(ended):
+        return frozenset()
+    if all(len(those) == each.parallelism for those, each in zip(ended, before, strict=True)):
+        return frozenset(range(vertex.parallelism))
+    return frozenset.intersection(*ended)
+
+
+def _outline(graph: JobGraph, edge: JobEdge) -> EdgeOutline:
+    return edges_of(JobGraph(name=graph.name, vertices=graph.vertices, edges=(edge,)))[0]
+
+
+def _same_edge(was: EdgeOutline, now: EdgeOutline) -> bool:
+    return (was.source_operator_id, was.output_tag, was.partitioner) == (
+        now.source_operator_id,
+        now.output_tag,
+        now.partitioner,
+    )

@@ -1,0 +1,60 @@
+"""What changes of one owner's state, from cut to cut: a chain of files, oldest first, that each cut names anew.
+
+Where files can be appended to, the chain is one file that grows, and a cut names a longer prefix of it. Elsewhere each
+cut has a file of its own.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections.abc import Iterable
+from typing import Final
+
+from ...infra.storage.storage import Storage
+from ...schemas.types import StateFile
+from .state_files import GrowingFile, Sections
+
+
+class Deltas:
+    """The chain of one operator of one attempt. For one thread at a time."""
+
+    def __init__(self, storage: Storage, directory: str, name: str, key: str) -> None:
+        """Writes nothing yet. `name` is how the files' names begin: they end so that no two are alike."""
+        self._storage = storage
+        self._path: Final = posixpath.join(directory, f"{name}-{uuid.uuid4().hex[:12]}")
+        self._key = key
+        self._growing: GrowingFile | None = None
+        self._files: list[StateFile] = []
+        self._waiting: list[bytes] = []
+        self.length = 0
+        """Bytes of all messages so far."""
+
+    def append(self, messages: Iterable[bytes]) -> None:
+        """Adds messages, at the latest written by the next `cut`. Raises StorageError; then make another chain."""
+        new = [bytes(each) for each in messages]
+        if not new:
+            return
+        self.length += sum(map(len, new))
+        if not self._storage.can_append:
+            self._waiting += new
+            return
+        if self._growing is None:
+            self._growing = GrowingFile(self._storage, self._path, self._key)
+        self._growing.append(new)
+
+    def cut(self) -> tuple[StateFile, ...]:
+        """The files of all that was added so far, in storage now; none where that is nothing. Raises StorageError."""
+        if self._growing is not None:
+            return (self._growing.cut(),)
+        if self._waiting:
+            with Sections(self._storage, f"{self._path}-{len(self._files)}") as file:
+                cut = file.add(self._key, self._waiting)
+            self._files.append(cut)
+            self._waiting = []
+        return tuple(self._files)
+
+    def close(self) -> None:
+        """What was not cut may be lost. Raises StorageError."""
+        if self._growing is not None:
+            self._growing.close()

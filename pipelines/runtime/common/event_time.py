@@ -1,0 +1,48 @@
+"""Who goes by event time: behind the other edges nobody waits to be told of it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ....schemas.types import JobGraph, OperatorConfig
+from ...graph.operators import OperatorKind
+
+_WITH_TIMERS: Final = frozenset(
+    {OperatorKind.KEYED_PROCESS, OperatorKind.KEYED_CO_PROCESS, OperatorKind.KEYED_BROADCAST_PROCESS}
+)
+
+
+def goes_by_event_time(operator: OperatorConfig) -> bool:
+    """Whether an operator does something just because the watermark passes."""
+    match OperatorKind(operator.kind):
+        case kind if kind in _WITH_TIMERS:
+            return True
+        case OperatorKind.WINDOW:
+            return bool(_parameters(operator).get("assigner", {}).get("time") == "event")
+        case _:
+            return False
+
+
+def timed_edges(graph: JobGraph) -> frozenset[str]:
+    """The data set ids of the edges behind which, at any distance, an operator goes by event time."""
+    timed: set[str] = set()
+    behind = _targets(graph)
+    for vertex in reversed(graph.vertices):
+        if any(map(goes_by_event_time, vertex.operators)) or not timed.isdisjoint(behind[vertex.vertex_id]):
+            timed.add(vertex.vertex_id)
+    return frozenset(edge.data_set_id for edge in graph.edges if edge.target_vertex_id in timed)
+
+
+def _targets(graph: JobGraph) -> Mapping[str, list[str]]:
+    """Vertex -> the vertices that its edges lead to."""
+    targets: dict[str, list[str]] = {vertex.vertex_id: [] for vertex in graph.vertices}
+    for edge in graph.edges:
+        targets[edge.source_vertex_id].append(edge.target_vertex_id)
+    return targets
+
+
+def _parameters(operator: OperatorConfig) -> Mapping[str, Any]:
+    read: Mapping[str, Any] = json.loads(operator.parameters or "{}")
+    return read

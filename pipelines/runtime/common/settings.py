@@ -1,0 +1,43 @@
+"""The options of a job that the runtime reads from JobGraph.configuration; pipelines.graph.job_options has them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ....infra.config.options import ConfigOption, T
+from ...graph import job_options
+from ...graph.job_options import ExecutionMode
+
+__all__ = ["ExecutionMode", "Settings"]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Intervals are in milliseconds."""
+
+    mode: ExecutionMode = job_options.MODE.default
+    commit_interval_ms: int = job_options.COMMIT_INTERVAL.default
+    watermark_interval_ms: int = job_options.WATERMARK_INTERVAL.default
+    periodic_checkpoints: bool = False
+    """Whether checkpoints are taken at intervals, not only when somebody asks for one."""
+    idle_commit_interval_ms: int = 5_000
+    """How often positions are committed when all that came in were watermarks, which are harmless to re-read."""
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, str]) -> Settings:
+        """Reads a job's configuration. Raises ValueError naming the key and what it may be."""
+        interval = job_options.CHECKPOINT_INTERVAL
+        return cls(
+            mode=_value(job_options.MODE, configuration),
+            commit_interval_ms=_value(job_options.COMMIT_INTERVAL, configuration),
+            watermark_interval_ms=_value(job_options.WATERMARK_INTERVAL, configuration),
+            # As the JobMaster reads it: a job that has started without the option takes none.
+            periodic_checkpoints=interval.key in configuration
+            and _value(interval, configuration) is not None,
+        )
+
+
+def _value(option: ConfigOption[T], configuration: Mapping[str, str]) -> T:
+    text = configuration.get(option.key)
+    return option.default if text is None else option.read(text)

@@ -1,0 +1,159 @@
+"""What user functions log with `logging`: each line has time, level, logger, job, vertex, subtask and attempt.
+
+A StreamTask is one subtask; a Python worker of Spark serves several in turn, and says by `serve` whose records it
+works on. Lines go to stderr, which is the TaskExecutor's log, or to a file of the job: all of the job's processes on a
+machine append to it, and who finds it full renames it. Secrets are left out. Nothing here raises: a line that can't be
+written is lost, and so is what a function prints. A full disk is no reason for a task to fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import logging
+import logging.handlers
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from ....infra.redaction import redacted
+from ...graph import job_options
+from .deployment import VertexDeployment
+
+MOST_BYTES: Final = 10 << 20
+"""Of a job's file; then it is renamed to `<job>.log.1`, and a new one begins."""
+FILES: Final = 5
+"""Older ones that are kept."""
+
+_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s [%(task)s] %(message)s"
+
+
+class TaskLogging(msgspec.Struct, frozen=True):
+    """Where a vertex logs, and what it is called."""
+
+    job_id: str
+    vertex: str
+    parallelism: int
+    level: str
+    directory: str | None
+
+    @classmethod
+    def from_deployment(cls, deployment: VertexDeployment) -> TaskLogging:
+        """As the job's options have it."""
+        vertex, configuration = deployment.vertex, deployment.job_graph.configuration
+        return cls(
+            deployment.job_id,
+            vertex.name,
+            vertex.parallelism,
+            job_options.LOGGING_LEVEL.of(configuration).value,
+            job_options.LOGGING_DIRECTORY.of(configuration),
+        )
+
+    def begin(self) -> None:
+        """From here on this process logs for the vertex, in place of whatever it logged for before."""
+        global _current
+        _current = self
+        serve(None, 0)
+        root = logging.getLogger()
+        handler = self._handler()
+        handler.setFormatter(_Redacting(_FORMAT))
+        handler.addFilter(_add_task)
+        for each in [each for each in root.handlers if getattr(each, "of_tasks", False)]:
+            root.removeHandler(each)
+            each.close()
+        handler.of_tasks = True  # type: ignore[attr-defined]
+        root.addHandler(handler)
+        root.setLevel(self.level)
+
+    def _handler(self) -> logging.Handler:
+        if self.directory is not None:
+            with contextlib.suppress(OSError):
+                Path(self.directory).mkdir(parents=True, exist_ok=True)
+                name = "".join(each if each.isalnum() or each in "-_" else "_" for each in self.job_id)
+                return SharedFileHandler(Path(self.directory) / f"{name}.log")
+        return logging.StreamHandler(sys.stderr)
+
+
+class LossyFile(io.FileIO):
+    """A file of which nobody is told that it cannot be written to."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def make_output_lossy() -> None:
+    """From here on what this process prints, and cannot write, is lost. Lines are written whole."""
+    sys.stdout, sys.stderr = _lossy(sys.stdout), _lossy(sys.stderr)
+
+
+def _lossy(stream: TextIO) -> TextIO:
+    file = io.BufferedWriter(LossyFile(stream.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(file, stream.encoding, errors="backslashreplace", line_buffering=True)
+
+
+_current: TaskLogging | None = None
+_subtask: tuple[int | None, int] = None, 0
+"""Its index and the number of its attempt."""
+
+
+def serve(subtask_index: int | None, attempt_number: int) -> None:
+    """What is logged from here on is about records of this subtask; None: of the vertex."""
+    global _subtask
+    _subtask = subtask_index, attempt_number
+
+
+class SharedFileHandler(logging.handlers.WatchedFileHandler):
+    """Appends to a file that other processes append to as well; who finds it full renames it, under a lock."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._lock_path = path.with_name(f"{path.name}.lock")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            with self._alone():
+                if self.stream is not None and os.fstat(self.stream.fileno()).st_size >= MOST_BYTES:
+                    self.reopenIfNeeded()
+                    if os.fstat(self.stream.fileno()).st_size >= MOST_BYTES:
+                        self._rotate()
+                super().emit(record)
+        except Exception:
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """The line is lost."""
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        with self._lock_path.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _rotate(self) -> None:
+        path = Path(self.baseFilename)
+        for number in range(FILES, 0, -1):
+            older = path if number == 1 else path.with_name(f"{path.name}.{number - 1}")
+            if older.exists():
+                older.rename(path.with_name(f"{path.name}.{number}"))
+        self.reopenIfNeeded()
+
+
+class _Redacting(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
+
+
+def _add_task(record: logging.LogRecord) -> bool:
+    if _current is not None:
+        index, attempt = _subtask
+        subtask = "" if index is None else f" ({index + 1}/{_current.parallelism}), attempt {attempt + 1}"
+        record.task = f"{_current.job_id}, {_current.vertex}{subtask}"
+    return True

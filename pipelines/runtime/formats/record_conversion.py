@@ -1,0 +1,132 @@
+"""Record types as types that msgspec can read and write, and the way back.
+
+A shape is what msgspec makes of an object with fields. A dataclass is its own; a NamedTuple, which msgspec takes for
+an array, is a Struct of the same fields, and so is whatever has one inside.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import operator
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from ...types import ClassOf, ListOf, OptionalOf, RecordType, RecordTypeError, Scalar, TupleOf
+from ..records.record_validation import Factory, defaults_of
+
+Convert = Callable[[Any], Any]
+
+_LONG: Final = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_SCALARS: Final[dict[str, Any]] = {"str": str, "int": _LONG, "float": float, "bool": bool, "bytes": bytes}
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """`type` is for msgspec; the two conversions are None where a record is its own shape."""
+
+    type: Any
+    to_record: Convert | None = None
+    of_record: Convert | None = None
+
+
+def shape_of(record_type: RecordType) -> Shape:
+    """How records of the type are seen by msgspec; what has no layout is Any."""
+    match record_type:
+        case Scalar(kind):
+            return Shape(_SCALARS[kind])
+        case OptionalOf(item):
+            return _optional(shape_of(item))
+        case ListOf(item):
+            return _list(shape_of(item))
+        case TupleOf(items):
+            return _tuple([shape_of(item) for item in items])
+        case ClassOf():
+            return _class(record_type)
+        case _:
+            return Shape(Any)
+
+
+def _optional(item: Shape) -> Shape:
+    def lifted(convert: Convert | None) -> Convert | None:
+        return None if convert is None else lambda value: None if value is None else convert(value)
+
+    return Shape(item.type | None, lifted(item.to_record), lifted(item.of_record))
+
+
+def _list(item: Shape) -> Shape:
+    def lifted(convert: Convert | None) -> Convert | None:
+        return None if convert is None else lambda value: [convert(each) for each in value]
+
+    return Shape(list[item.type], lifted(item.to_record), lifted(item.of_record))  # type: ignore[name-defined]
+
+
+def _tuple(items: list[Shape]) -> Shape:
+    def lifted(converts: list[Convert | None]) -> Convert | None:
+        if not any(converts):
+            return None
+        steps = [convert or _same for convert in converts]
+        return lambda value: tuple(step(each) for step, each in zip(steps, value, strict=True))
+
+    return Shape(
+        tuple[tuple(item.type for item in items)],  # type: ignore[misc]
+        lifted([item.to_record for item in items]),
+        lifted([item.of_record for item in items]),
+    )
+
+
+def _class(record_type: ClassOf) -> Shape:
+    cls = record_type.cls
+    shapes = [shape_of(of) for _, of in record_type.fields]
+    if record_type.form == "dataclass" and not any(shape.to_record for shape in shapes):
+        return Shape(cls)
+    hints = _hints(cls)
+    defaults = _defaults(cls)
+    names = [name for name, _ in record_type.fields]
+    fields = []
+    for name, shape in zip(names, shapes, strict=True):
+        of = hints.get(name, Any) if shape.type is Any else shape.type
+        fields.append((name, of, defaults[name]) if name in defaults else (name, of))
+    # Positional order is that of the fields; keyword-only, since a default may stand before none.
+    struct = msgspec.defstruct(cls.__name__, fields, kw_only=True)
+    into = [shape.to_record or _same for shape in shapes]
+    back = [shape.of_record or _same for shape in shapes]
+    get = [operator.attrgetter(name) for name in names]
+
+    def to_record(value: Any) -> Any:
+        try:
+            return cls(**{name: step(g(value)) for name, step, g in zip(names, into, get, strict=True)})
+        except (AttributeError, TypeError, ValueError) as error:
+            # What was decoded has all fields of its type; a default may be anything.
+            why = f"the default of a field of {cls.__name__} is not of the field's type: {error}"
+            raise RecordTypeError(why) from error
+
+    def of_record(record: Any) -> Any:
+        return struct(**{name: step(g(record)) for name, step, g in zip(names, back, get, strict=True)})
+
+    return Shape(struct, to_record, of_record)
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls, include_extras=True)
+    except (NameError, TypeError, AttributeError):  # a hint that only type checkers can resolve
+        return {}
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    return {name: _default(each) for name, each in defaults_of(cls).items()}
+
+
+def _default(default: Any) -> Any:
+    if isinstance(default, Factory):
+        return msgspec.field(default_factory=default.make)
+    if isinstance(default, (list, dict, set, bytearray)):  # a NamedTuple may have one, and msgspec refuses it
+        return msgspec.field(default_factory=functools.partial(copy.deepcopy, default))
+    return default
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -1,0 +1,186 @@
+"""From records to the bytes of a file, in two steps.
+
+Records become *chunks*, which go into the changelog while a file is being filled; a complete file is written from its
+chunks. The same chunks give the same file: it may have to be written again after a crash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any, BinaryIO, Final, Literal, Protocol
+
+import fastavro
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
+from ...formats.avro_schema import derived
+from ...formats.factory import writer_of
+from ...formats.format import Format, FormatKind, Writer
+from ...records.batch import Batch
+
+SinkFormat = Literal["text", "json", "avro", "parquet"]
+_SYNC_BYTES: Final = 16
+_ONE_BLOCK: Final = 1 << 40
+_DEFLATE_LEVEL: Final = 1
+_RAW_DEFLATE: Final = -15
+
+
+class FileWriter(Protocol):
+    """Writes files of one format."""
+
+    suffix: str
+    """Of the file's name."""
+
+    def chunk(self, batch: Batch) -> bytes:
+        """The records, not none. Raises whatever a record that does not fit makes it raise."""
+
+    def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
+        """A file of these chunks. Raises OSError."""
+
+
+def file_writer(kind: SinkFormat, record_type: RecordType) -> FileWriter:
+    """What writes records of the type. Raises TaskError where they need a declared type."""
+    match kind:
+        case "text":
+            return LineWriter(writer_of(Format(FormatKind.TEXT), record_type, ""), ".txt")
+        case "json":
+            return LineWriter(writer_of(Format(FormatKind.JSON), record_type, ""), ".jsonl")
+        case "avro":
+            return AvroFileWriter(record_type)
+        case "parquet":
+            return ParquetFileWriter(record_type)
+
+
+class LineWriter:
+    """A line for each record."""
+
+    def __init__(self, writer: Writer, suffix: str) -> None:
+        self._writer = writer
+        self.suffix = suffix
+
+    def chunk(self, batch: Batch) -> bytes:
+        return b"\n".join([*self._writer.write(batch), b""])
+
+    def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
+        out.writelines(chunks)
+
+
+class _AvroChunk(msgspec.Struct, frozen=True, array_like=True):
+    records: int
+    data: bytes
+
+
+class AvroFileWriter:
+    """An object container file with a deflated block for each chunk; the schema follows from the record type."""
+
+    suffix = ".avro"
+
+    def __init__(self, record_type: RecordType) -> None:
+        self._record_type = record_type
+        self._schema = derived(record_type).parsed
+        self._header_size = len(self._file([], "null", bytes(_SYNC_BYTES)))
+
+    def chunk(self, batch: Batch) -> bytes:
+        columns = batch.columns(self._record_type)
+        if isinstance(self._record_type, (ClassOf, TupleOf)):
+            schema = self._record_type.schema()
+            records = pa.RecordBatch.from_arrays(columns, schema=schema).to_pylist()
+        else:
+            (column,) = columns
+            records = column.to_pylist()
+        # One block: its number of records, its size, its data and the marker.
+        file = self._file(records, "null", bytes(_SYNC_BYTES))
+        start = _behind_long(file, _behind_long(file, self._header_size))
+        return msgspec.msgpack.encode(_AvroChunk(len(records), file[start:-_SYNC_BYTES]))
+
+    def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
+        # Any 16 bytes will do that do not turn up in the data; drawn from it, they are the same each time.
+        digests = b"".join(hashlib.sha256(chunk).digest() for chunk in chunks)
+        sync = hashlib.sha256(digests).digest()[:_SYNC_BYTES]
+        out.write(self._file([], "deflate", sync))
+        for chunk in chunks:
+            block = msgspec.msgpack.decode(chunk, type=_AvroChunk)
+            packer = zlib.compressobj(_DEFLATE_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
+            packed = packer.compress(block.data) + packer.flush()
+            out.write(_long(block.records) + _long(len(packed)) + packed + sync)
+
+    def _file(self, records: list[Any], codec: str, sync: bytes) -> bytes:
+        out = BytesIO()
+        fastavro.writer(out, self._schema, records, codec=codec, sync_interval=_ONE_BLOCK, sync_marker=sync)
+        return out.getvalue()
+
+
+class ParquetFileWriter:
+    """The columns of the record type; where it does not say, those that Arrow infers from the records' fields."""
+
+    suffix = ".parquet"
+
+    def __init__(self, record_type: RecordType) -> None:
+        self._record_type = record_type
+        self._schema = None if _undeclared(record_type) else record_type.schema()
+
+    def chunk(self, batch: Batch) -> bytes:
+        if self._schema is not None:
+            columns = batch.columns(self._record_type)
+            table = pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=self._schema)])
+        else:
+            table = pa.Table.from_pylist(list(map(_fields, batch.values)))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+    def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
+        tables = [pa.ipc.open_stream(chunk).read_all() for chunk in chunks]
+        pq.write_table(pa.concat_tables(tables, promote_options="permissive"), out)
+
+
+def _undeclared(of: RecordType) -> bool:
+    match of:
+        case Pickled():
+            return True
+        case OptionalOf(item) | ListOf(item):
+            return _undeclared(item)
+        case ClassOf() | TupleOf():
+            return any(_undeclared(each) for _, each in of.columns())
+        case _:
+            return False
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    if isinstance(record, dict):
+        return record
+    if hasattr(record, "_asdict"):
+        return dict(record._asdict())
+    if isinstance(record, tuple):
+        return {f"f{i}": each for i, each in enumerate(record)}
+    if names := getattr(record, "__dataclass_fields__", None):
+        return {name: getattr(record, name) for name in names}
+    raise TypeError(
+        f"a Parquet file needs records with fields, not {type(record).__name__}: {record!r:.60};"
+        " map them to a dict, a dataclass or a NamedTuple"
+    )
+
+
+def _long(value: int) -> bytes:
+    """An Avro long of a number that is not negative: twice the number (zigzag), seven bits in each byte."""
+    value <<= 1
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+def _behind_long(data: bytes, at: int) -> int:
+    """The place behind the Avro long that begins there."""
+    while data[at] > 0x7F:
+        at += 1
+    return at + 1

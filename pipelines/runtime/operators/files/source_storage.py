@@ -1,0 +1,143 @@
+"""Where files are: the file system of this machine, or what a URL names, through fsspec.
+
+A path is a file, a directory with all that is below it, or a glob (`*`, `?`, `[...]`, and `**` for any directories).
+Files and directories whose names begin with `.` or `_` are not seen below a directory or by a glob: writers keep there
+what is not finished.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any, Final
+
+import msgspec
+from pyarrow import fs
+
+from .....infra.storage.file_systems import connect
+from ...common.failures import TaskError, one_line
+
+_MAGIC: Final = re.compile(r"[*?\[]")
+_PARTS: Final = re.compile(r"\*\*/|\*\*|\*|\?|\[!?[^\]]+\]|.", re.DOTALL)
+
+
+class FoundFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file as it was when it was listed."""
+
+    path: str
+    """As it can be opened: with its scheme, where it is not on this machine."""
+    size: int
+    """Bytes."""
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """A file system, and how the URLs of its files relate to the paths in it."""
+
+    system: Any
+    """pyarrow.fs.FileSystem."""
+    url: str = ""
+    """Of its root, without a slash at the end; empty on this machine."""
+    root: str = ""
+    """The same as a path in it."""
+
+    def inside(self, path: str) -> str:
+        """The path in it of a path or URL."""
+        return self.root + path[len(self.url) :]
+
+    def outside(self, path: str) -> str:
+        """The path or URL of a path in it."""
+        return self.url + path[len(self.root) :]
+
+
+def storage_of(path: str) -> Storage:
+    """Where a path or URL leads. Raises TaskError where that cannot be reached."""
+    scheme, mark, rest = path.partition("://")
+    if not mark:
+        return _LOCAL
+    if scheme == "file":
+        return Storage(fs.LocalFileSystem(), "file://")
+    return _remote(scheme, rest.partition("/")[0])
+
+
+@functools.lru_cache(maxsize=64)
+def _remote(scheme: str, authority: str) -> Storage:
+    """Kept, since connecting takes a while."""
+    url = f"{scheme}://{authority}"
+    try:
+        inner, root = connect(url)
+    except OSError as error:
+        raise TaskError(str(error)) from error
+    return Storage(fs.PyFileSystem(fs.FSSpecHandler(inner)), url, root.rstrip("/"))
+
+
+def list_files(path: str) -> list[FoundFile]:
+    """What a path names, sorted. Raises TaskError where there is nothing of that name or it cannot be listed."""
+    storage = storage_of(path)
+    try:
+        found = _list(storage, path)
+    except OSError as error:
+        raise TaskError(f"{path} could not be listed: {one_line(error)}") from error
+    return [FoundFile(storage.outside(name), size) for name, size in found]
+
+
+def _list(storage: Storage, path: str) -> list[tuple[str, int]]:
+    system, inner = storage.system, storage.inside(path)
+    if not _MAGIC.search(inner):
+        info = system.get_file_info(inner)
+        if info.type is fs.FileType.File:
+            return [(inner, info.size)]
+        if info.type is fs.FileType.NotFound:
+            raise TaskError(f"no such file or directory: {path}; it must be there for every TaskExecutor")
+        return _below(system, inner)
+    base = inner[: inner.rfind("/", 0, _first_magic(inner)) + 1]
+    if system.get_file_info(base or ".").type is not fs.FileType.Directory:
+        raise TaskError(f"no such directory: {storage.outside(base) or '.'}, of {path}")
+    pattern = glob_pattern(inner[len(base) :])
+    found = [
+        (name, size) for name, size in _below(system, base or ".") if pattern.fullmatch(name[len(base) :])
+    ]
+    if not found:
+        raise TaskError(f"no file is named like {path}")
+    return found
+
+
+def open_file(path: str) -> Any:
+    """A pyarrow file for random access. Raises OSError, TaskError."""
+    storage = storage_of(path)
+    return storage.system.open_input_file(storage.inside(path))
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """The regular expression of a glob over whole relative paths."""
+    meanings = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = []
+    for part in _PARTS.findall(glob):
+        if part in meanings:
+            parts.append(meanings[part])
+        elif len(part) > 1:
+            parts.append(part.replace("[!", "[^", 1))
+        else:
+            parts.append(re.escape(part))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _first_magic(path: str) -> int:
+    found = _MAGIC.search(path)
+    return found.start() if found else len(path)
+
+
+def _below(system: Any, directory: str) -> list[tuple[str, int]]:
+    base = directory.rstrip("/")
+    infos = system.get_file_info(fs.FileSelector(directory, recursive=True))
+    found = []
+    for info in infos:
+        name = info.path.removeprefix("./") if directory == "." else info.path
+        relative = name if directory == "." else name[len(base) :].lstrip("/")
+        if info.type is fs.FileType.File and not any(
+            part.startswith((".", "_")) for part in relative.split("/")
+        ):
+            found.append((name, info.size))
+    return sorted(found)
+
+
+_LOCAL: Final = Storage(fs.LocalFileSystem())

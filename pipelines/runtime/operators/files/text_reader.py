@@ -1,0 +1,83 @@
+"""Text files: a record for each line. Compressed ones (by their name: .gz, .bz2, .zst) are one split.
+
+UTF-8; what is none becomes U+FFFD, and a carriage return before a line feed is dropped, as from a socket. Lines are
+cut by Arrow: no Python object is made for any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .file_reader import SPLIT_BYTES, Piece, bounds, byte_splits, place_in_split, read_range, unreadable
+from .source_storage import FoundFile, open_file
+
+_PIECE_BYTES: Final = 1 << 20
+_CODECS: Final = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
+
+
+class TextReader:
+    """Reads lines, without what ends them."""
+
+    def splits(self, file: FoundFile) -> int:
+        return 1 if _codec(file.path) else byte_splits(file.size)
+
+    def read(self, file: FoundFile, split: int) -> Iterator[Piece]:
+        codec = _codec(file.path)
+        try:
+            with closing(open_file(file.path)) as source:
+                parts = _unpacked(source, codec) if codec else _plain(source, file, split)
+                for lines in _lines(parts):
+                    yield Piece(columns=[lines])
+        except OSError as error:
+            where = "its beginning" if split == 0 else f"byte {split * SPLIT_BYTES}"
+            raise unreadable(file.path, where, error) from error
+
+    def place(self, split: int, record: int) -> str:
+        return place_in_split(split, "line", record)
+
+
+def split_lines(data: bytes) -> pa.StringArray:
+    """Lines that are separated by line feeds; one more than there are of them."""
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    if not data.isascii():
+        data = data.decode(errors="replace").encode()
+    whole = pa.StringArray.from_buffers(
+        1, pa.array([0, len(data)], pa.int32()).buffers()[1], pa.py_buffer(data)
+    )
+    lines: pa.StringArray = pc.split_pattern(whole, "\n").flatten()
+    return lines
+
+
+def _codec(path: str) -> str | None:
+    return _CODECS.get(path.rpartition(".")[2].lower())
+
+
+def _plain(source: Any, file: FoundFile, split: int) -> Iterator[bytes]:
+    begin, end = bounds(source, file.size, split, b"\n")
+    for at in range(begin, end, _PIECE_BYTES):
+        yield read_range(file.path, at, min(end, at + _PIECE_BYTES), source)
+
+
+def _unpacked(source: Any, codec: str) -> Iterator[bytes]:
+    with pa.CompressedInputStream(source, codec) as stream:
+        while data := stream.read(_PIECE_BYTES):
+            yield data
+
+
+def _lines(parts: Iterator[bytes]) -> Iterator[pa.StringArray]:
+    begun: list[bytes] = []
+    for part in parts:
+        complete, mark, rest = part.rpartition(b"\n")
+        if mark:
+            yield split_lines(b"".join([*begun, complete]))
+            begun = []
+        if rest:
+            begun.append(rest)
+    if begun:
+        yield split_lines(b"".join(begun))

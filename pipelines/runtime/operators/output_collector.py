@@ -1,0 +1,60 @@
+"""What a function gives for the records of a batch: main and side outputs, gathered and sent on together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ..records.batch import Batch
+from .operator import Output
+from .user_functions import came_from
+
+MANY: Final = 10_000
+"""Records that are sent on without waiting for more."""
+
+
+class Gathering:
+    """Records in order, by output."""
+
+    def __init__(self) -> None:
+        self._timestamps: list[int] = []
+        self._values: list[Any] = []
+        self._sides: dict[str, tuple[list[int], list[Any]]] = {}
+
+    def add(self, timestamp: int, values: Iterable[Any] | None) -> None:
+        """Records of the main output; runs the function, where it is a generator."""
+        if values is None:
+            return
+        before = len(self._values)
+        self._values.extend(values)
+        added = len(self._values) - before
+        if added == 1:
+            self._timestamps.append(timestamp)
+        elif added:
+            self._timestamps.extend([timestamp] * added)
+
+    def add_side(self, tag: str, timestamp: int, value: Any) -> None:
+        """A record of a side output."""
+        side = self._sides.get(tag)
+        if side is None:
+            side = self._sides[tag] = [], []
+        side[0].append(timestamp)
+        side[1].append(value)
+
+    @property
+    def much(self) -> bool:
+        """Whether to send on now."""
+        return len(self._values) >= MANY
+
+    def send(self, output: Output) -> None:
+        """Sends everything on."""
+        if self._values:
+            batch = Batch(self._timestamps, self._values)
+            self._timestamps, self._values = [], []
+            with came_from():
+                output.emit(batch)
+        if self._sides:
+            sides, self._sides = self._sides, {}
+            for tag, (timestamps, values) in sides.items():
+                with came_from():
+                    output.emit_side(tag, Batch(timestamps, values))

@@ -1,0 +1,128 @@
+"""What a rich function is given: where it runs, metrics, accumulators, and the state of the key at hand.
+
+Metrics belong to one operator of one attempt, accumulators to the subtask: two operators that name the same one count
+together (accumulators.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from ...functions import (
+    Counter,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    MetricGroup,
+    RuntimeContext,
+    ValueState,
+    ValueStateDescriptor,
+)
+from ..state_backend.accumulators import Accumulators
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StateBackend(Protocol):
+    """What a keyed operator puts into its context: state of the key at hand."""
+
+    def get_state(self, descriptor: ValueStateDescriptor[T]) -> ValueState[T]: ...
+
+    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> ListState[T]: ...
+
+    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]: ...
+
+
+class Count(Counter):
+    """A counter in memory."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self) -> None:
+        self._value = 0.0
+
+    def inc(self, n: float = 1) -> None:
+        self._value += n
+
+    @property
+    def value(self) -> float:
+        return self._value
+
+
+class Metrics(MetricGroup):
+    """The metrics of one operator of one subtask."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, Count] = {}
+        self._gauges: dict[str, Callable[[], float]] = {}
+
+    def counter(self, name: str) -> Counter:
+        return self._counters.setdefault(name, Count())
+
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        self._gauges[name] = read
+
+    def values(self) -> Mapping[str, float]:
+        """All counters and gauges, by name; without a gauge that cannot be read now."""
+        found = {name: counter.value for name, counter in self._counters.items()}
+        for name, read in self._gauges.items():
+            with contextlib.suppress(Exception):
+                found[name] = float(read())
+        return found
+
+
+class TaskContext(RuntimeContext):
+    """Of one operator; without arguments that of a lone subtask of no job, as tests and Spark's workers want it."""
+
+    def __init__(
+        self,
+        *,
+        job_id: str = "",
+        job_name: str = "",
+        operator_name: str = "",
+        subtask_index: int = 0,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        attempt_number: int = 0,
+        accumulators: Accumulators | None = None,
+    ) -> None:
+        self.job_id = job_id
+        self.job_name = job_name
+        self.operator_name = operator_name
+        self.subtask_index = subtask_index
+        self.parallelism = parallelism
+        self.max_parallelism = max_parallelism
+        self.attempt_number = attempt_number
+        self.state_backend: StateBackend | None = None
+        """Set by keyed operators before they open their function."""
+        self._metrics = Metrics()
+        self._accumulators = Accumulators() if accumulators is None else accumulators
+
+    @property
+    def metrics(self) -> Metrics:
+        return self._metrics
+
+    def accumulator(self, name: str) -> Counter:
+        return self._accumulators.counter(name)
+
+    def get_state(self, descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
+        return self._keyed(descriptor).get_state(descriptor)
+
+    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> ListState[T]:
+        return self._keyed(descriptor).get_list_state(descriptor)
+
+    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
+        return self._keyed(descriptor).get_map_state(descriptor)
+
+    def _keyed(self, descriptor: Any) -> StateBackend:
+        if self.state_backend is None:
+            raise TypeError(
+                f"operator {self.operator_name!r} asks for the state {descriptor.name!r}, but its stream has no keys:"
+                " put key_by in front of it"
+            )
+        return self.state_backend

@@ -1,0 +1,202 @@
+"""What windows of fixed size hold for each key: the records themselves, or what they were folded to.
+
+Records that come together are folded among themselves by pane and key before the state is touched; a pane is then
+merged into each window that it is a part of, as a copy where it could be changed in place.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from ...types import RecordType
+from ..records.batch import Batch
+from ..records.record_copying import copier_of
+from ..state_backend.keyed_state_backend import KeyedStateBackend
+from .aggregation import Folding
+from .column_aggregation import ColumnFolding
+from .keyed import Keys
+from .user_functions import InOrder
+from .window_assigner import FixedWindowAssigner, Ints
+
+_MISSING: Final = object()
+
+
+class Contents(ABC):
+    """Windows by their start."""
+
+    @abstractmethod
+    def starts(self) -> Collection[int]:
+        """The windows that there are."""
+
+    @abstractmethod
+    def add(self, batch: Batch, records: InOrder, times: Ints) -> None:
+        """Puts records into all of their windows; `records` are those of the batch, one by one."""
+
+    @abstractmethod
+    def add_one(self, start: int, key: Any, value: Any) -> None:
+        """Puts a record into one window."""
+
+    @abstractmethod
+    def of(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
+        """Key and elements of a window, in the order in which the keys came."""
+
+    @abstractmethod
+    def of_key(self, start: int, key: Any) -> Sequence[Any]:
+        """The elements of a window's key."""
+
+    @abstractmethod
+    def drop(self, start: int) -> None:
+        """Removes a window."""
+
+
+class FoldedContents(Contents):
+    """One accumulator for each window and key; its elements are the one result."""
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        folded_type: RecordType,
+        assigner: FixedWindowAssigner,
+        keys: Keys,
+        folding: Folding,
+        columns: ColumnFolding | None,
+        record_type: RecordType,
+    ) -> None:
+        self._backend = backend
+        self._table = backend.value_table("~windows", folded_type, namespaced=True)
+        self._assigner = assigner
+        self._keys = keys
+        self._folding = folding
+        self._columns = columns
+        self._record_type = record_type
+        self._copy = copier_of(record_type)
+
+    def starts(self) -> Collection[int]:
+        return self._table.spaces()
+
+    def add(self, batch: Batch, records: InOrder, times: Ints) -> None:
+        panes = self._assigner.panes(times)
+        if not self._folding.mergeable:
+            self._add_each(records, panes)
+            return
+        if self._columns is not None and batch.columnar:
+            groups = self._columns.fold(batch, panes)
+            if groups is not None:
+                keys = self._keys.of_columns(groups.columns)
+                values = self._record_type.from_columns(groups.columns)
+                self._merge(_by_pane(groups.windows, keys, values))
+                return
+        folded = self._fold_rows(records, panes)
+        records.end()
+        self._merge(folded)
+
+    def add_one(self, start: int, key: Any, value: Any) -> None:
+        space = self._table.space(start)
+        held = space.get(key, _MISSING)
+        space[key] = self._folding.first(value) if held is _MISSING else self._folding.add(held, value)
+        self._table.touch((key,), start)
+
+    def of(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
+        space = self._table.space(start)
+        if self._folding.mergeable:
+            for key, folded in space.items():
+                yield key, (folded,)
+            return
+        result, backend = self._folding.result, self._backend
+        for key, folded in space.items():
+            backend.current_key = key
+            yield key, (result(folded),)
+
+    def of_key(self, start: int, key: Any) -> Sequence[Any]:
+        return (self._folding.result(self._table.space(start)[key]),)
+
+    def drop(self, start: int) -> None:
+        self._table.drop(start)
+
+    def _fold_rows(self, records: InOrder, panes: Ints) -> dict[int, dict[Any, Any]]:
+        reduce = self._folding.add
+        partials: dict[int, dict[Any, Any]] = {}
+        within = None  # most records are in the pane of the one before
+        partial: dict[Any, Any] = {}
+        for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
+            if pane != within:
+                within = pane
+                partial = partials.setdefault(pane, {})
+            held = partial.get(key, _MISSING)
+            partial[key] = value if held is _MISSING else reduce(held, value)
+        return partials
+
+    def _merge(self, partials: dict[int, dict[Any, Any]]) -> None:
+        merge = self._folding.merge
+        for pane, partial in partials.items():
+            starts = self._assigner.starts(pane)
+            for start in starts:
+                given = partial
+                if self._copy is not None and start != starts[-1]:
+                    given = {key: self._copy(value) for key, value in partial.items()}
+                space = self._table.space(start)
+                for key, value in given.items():
+                    held = space.get(key, _MISSING)
+                    space[key] = value if held is _MISSING else merge(held, value)
+                self._table.touch(partial, start)
+
+    def _add_each(self, records: InOrder, panes: Ints) -> None:
+        for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
+            starts = self._assigner.starts(pane)
+            for start in starts:
+                copy = self._copy if start != starts[-1] else None
+                self.add_one(start, key, value if copy is None else copy(value))
+
+
+class ListedContents(Contents):
+    """All records of each window and key."""
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        record_type: RecordType,
+        assigner: FixedWindowAssigner,
+        keys: Keys,
+    ) -> None:
+        self._table = backend.list_table("~windows", record_type, namespaced=True)
+        self._assigner = assigner
+        self._keys = keys
+        self._copy = copier_of(record_type)
+
+    def starts(self) -> Collection[int]:
+        return self._table.spaces()
+
+    def add(self, batch: Batch, records: InOrder, times: Ints) -> None:
+        panes = self._assigner.panes(times)
+        by_pane: dict[int, dict[Any, list[Any]]] = {}
+        for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
+            by_pane.setdefault(pane, {}).setdefault(key, []).append(value)
+        records.end()
+        for pane, by_key in by_pane.items():
+            starts = self._assigner.starts(pane)
+            for start in starts:
+                copy = self._copy if start != starts[-1] else None
+                for key, values in by_key.items():
+                    self._table.extend(key, values if copy is None else list(map(copy, values)), start)
+
+    def add_one(self, start: int, key: Any, value: Any) -> None:
+        self._table.extend(key, (value,), start)
+
+    def of(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
+        for key, values in self._table.space(start).items():
+            yield key, list(values)
+
+    def of_key(self, start: int, key: Any) -> Sequence[Any]:
+        return list(self._table.get(key, start))
+
+    def drop(self, start: int) -> None:
+        self._table.drop(start)
+
+
+def _by_pane(panes: Iterable[int], keys: Iterable[Any], values: Iterable[Any]) -> dict[int, dict[Any, Any]]:
+    found: dict[int, dict[Any, Any]] = {}
+    for pane, key, value in zip(panes, keys, values, strict=True):
+        found.setdefault(pane, {})[key] = value
+    return found

@@ -1,0 +1,192 @@
+"""Reading records that were written as an older form of their type.
+
+Fields are matched by name, so their order does not matter. A field that is new takes its default, a field that is gone
+is dropped, `int` becomes `float`, and a value becomes an optional one. Nothing else is converted: `TypeMismatch` names
+the field and both types. Tuples have no names, and are matched by place. What is pickled stays as it was pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from ...types import ClassOf, ListOf, OptionalOf, RecordType, RecordTypeError, Scalar, TupleOf
+from .record_validation import Factory, defaults_of
+
+Convert = Callable[[pa.Array], pa.Array]
+
+
+class TypeMismatch(Exception):
+    """Values of one type cannot be read as another; the text says which field and why."""
+
+
+def to_layout(of: RecordType) -> Any:
+    """The type as JSON, without its classes: what is stored beside values."""
+    match of:
+        case OptionalOf(item):
+            return {"kind": "optional", "of": to_layout(item)}
+        case ListOf(item):
+            return {"kind": "list", "of": to_layout(item)}
+        case TupleOf(items):
+            return {"kind": "tuple", "of": list(map(to_layout, items))}
+        case ClassOf(name, form, fields):
+            return {
+                "kind": form,
+                "name": name,
+                "fields": [[field, to_layout(each)] for field, each in fields],
+                "class": "",
+            }
+        case _:
+            return of.to_json()
+
+
+def from_layout(layout: Any) -> RecordType:
+    """What `to_layout` gave: a type that can lay out columns, and not make objects. Raises RecordTypeError."""
+    return RecordType.from_json(layout)
+
+
+def without_classes(of: RecordType) -> RecordType:
+    """A type with the same columns that makes tuples instead of objects."""
+    match of:
+        case OptionalOf(item):
+            return OptionalOf(without_classes(item))
+        case ListOf(item):
+            return ListOf(without_classes(item))
+        case TupleOf() | ClassOf():
+            return TupleOf(tuple(without_classes(each) for _, each in of.columns()))
+        case _:
+            return of
+
+
+def in_words(of: RecordType) -> str:
+    """The type with the fields of its classes."""
+    match of:
+        case OptionalOf(item):
+            return f"{in_words(item)} | None"
+        case ListOf(item):
+            return f"list[{in_words(item)}]"
+        case TupleOf(items):
+            return f"tuple[{', '.join(map(in_words, items))}]"
+        case ClassOf(name, _, fields):
+            return f"{name}({', '.join(f'{field}: {in_words(each)}' for field, each in fields)})"
+        case _:
+            return str(of)
+
+
+def converter(written: RecordType, declared: RecordType, path: str = "") -> Convert | None:
+    """Makes arrays that the declared type decodes of those that were written; None: they do without.
+
+    Loads the classes of the declared type where a default is needed. Raises TypeMismatch.
+    """
+    if to_layout(written) == to_layout(declared):
+        return None
+    match written, declared:
+        case Scalar("int"), Scalar("float"):
+            return _floats(path)
+        case OptionalOf(item), OptionalOf(wanted):
+            return _optional(converter(item, wanted, path))
+        case _, OptionalOf(wanted):
+            return converter(written, wanted, path)
+        case ListOf(item), ListOf(wanted):
+            return _list(converter(item, wanted, f"{path}[...]"))
+        case TupleOf(items), TupleOf(wanted_items) if len(items) == len(wanted_items):
+            steps = [
+                _existing(i, converter(item, wanted, _joined(path, f"[{i}]")))
+                for i, (item, wanted) in enumerate(zip(items, wanted_items, strict=True))
+            ]
+            return _struct(steps, declared)
+        case ClassOf(), ClassOf() if written.name == declared.name:
+            return _struct(_fields(written, declared, path), declared)
+    what = f"its field {path}" if path else "it"
+    raise TypeMismatch(f"{what} was {in_words(written)} and is {in_words(declared)}")
+
+
+Step = Callable[[list[pa.Array], int], pa.Array]
+"""A column of the declared type, out of the columns that were written and their length."""
+
+
+def _fields(written: ClassOf, declared: ClassOf, path: str) -> list[Step]:
+    places = {name: i for i, (name, _) in enumerate(written.fields)}
+    defaults = defaults_of(declared.cls) if any(name not in places for name, _ in declared.fields) else {}
+    steps = []
+    for name, of in declared.fields:
+        own = _joined(path, name)
+        if name in places:
+            steps.append(_existing(places[name], converter(written.fields[places[name]][1], of, own)))
+        elif name in defaults:
+            steps.append(_added(of, defaults[name], own))
+        else:
+            raise TypeMismatch(f"its field {own} is new and has no default")
+    return steps
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _existing(place: int, convert: Convert | None) -> Step:
+    return lambda columns, length: columns[place] if convert is None else convert(columns[place])
+
+
+def _added(of: RecordType, default: Any, path: str) -> Step:
+    def encode(values: list[Any]) -> pa.Array:
+        try:
+            return of.encode(values)
+        except RecordTypeError as error:
+            raise TypeMismatch(f"its field {path} is new, and its default does not fit: {error}") from error
+
+    if isinstance(default, Factory):
+        return lambda columns, length: encode([default.make() for _ in range(length)])
+    encode([default])
+    return lambda columns, length: encode([default] * length)
+
+
+def _struct(steps: list[Step], declared: RecordType) -> Convert:
+    names = [name for name, _ in declared.columns()]
+
+    def convert(array: pa.Array) -> pa.Array:
+        columns = array.flatten()
+        # Whether a field is declared to have nulls is not kept: the values alone count.
+        return pa.StructArray.from_arrays([step(columns, len(array)) for step in steps], names)
+
+    return convert
+
+
+def _floats(path: str) -> Convert:
+    def convert(array: pa.Array) -> pa.Array:
+        try:
+            return array.cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            raise TypeMismatch(
+                f"its field {path or 'value'} has an int that is no exact float: {error}"
+            ) from error
+
+    return convert
+
+
+def _optional(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+
+    def converted(array: pa.Array) -> pa.Array:
+        if array.null_count == 0:
+            return convert(array)
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        order = pa.array(valid.cumsum() - 1, pa.int64(), mask=~valid)
+        return convert(array.drop_null()).take(order)
+
+    return converted
+
+
+def _list(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+
+    def converted(array: pa.Array) -> pa.Array:
+        offsets = array.offsets.to_numpy()
+        items = convert(array.flatten())
+        return pa.ListArray.from_arrays(pa.array(offsets - offsets[0], pa.int32()), items)
+
+    return converted

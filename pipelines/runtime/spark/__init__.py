@@ -1,0 +1,1 @@
+"""What runs in Spark: the session, the queries, and the forwarders from partitions to StreamTasks."""

@@ -1,0 +1,103 @@
+"""Handing over the buffers of channels: each row is one, with its topic, partition and offset.
+
+The prefix works on the records of a buffer and leaves its header alone, so that sender, sequence, clocks and end
+reach the StreamTask as they were sent; barriers and fragments do untouched. Of what is no buffer the StreamTask gets
+the beginning, and says what becomes of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ...types import RecordType
+from ..common import task_logging
+from ..common.failures import RecordError, describe, record_of
+from ..common.protocol import BUFFER
+from ..operators.chain import Line
+from ..operators.factory import build_prefix
+from ..records.buffers import BufferCodec, BufferError, is_opaque, without_records
+from .partition_forwarder import Connections, Place, Prefix, Targets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = ("topic", "partition", "offset", "value")
+"""The columns of the rows that come in. An empty value is no buffer."""
+
+
+class ChannelPlan(msgspec.Struct, frozen=True):
+    """Channels, and what becomes of their buffers on the way."""
+
+    targets: Targets
+    input_types: tuple[Any, ...] = ()
+    """The record type of each input, as JSON."""
+    prefix: Prefix | None = None
+
+    def worker(self, connections: Connections) -> ChannelWorker:
+        """One run."""
+        return ChannelWorker(self, connections)
+
+
+class ChannelWorker:
+    """Buffers with the prefix applied to what they hold."""
+
+    def __init__(self, plan: ChannelPlan, connections: Connections) -> None:
+        self._plan = plan
+        self._connections = connections
+        self._prefix = Line(())
+        self._input_codecs: list[BufferCodec] = []
+        self._output_codec: BufferCodec | None = None
+
+    def open(self) -> None:
+        """Loads and opens the prefix. Raises UserCodeError, ValueError."""
+        prefix = self._plan.prefix
+        if prefix is None:
+            return
+        input_types = [RecordType.from_json(form) for form in self._plan.input_types]
+        self._prefix = build_prefix(prefix.operators, *input_types[:1])
+        self._prefix.open()
+        self._input_codecs = list(map(BufferCodec, input_types))
+        self._output_codec = BufferCodec(RecordType.from_json(prefix.output_type))
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Hands over the buffers in the rows."""
+        rows = (column.to_pylist() for column in batch.columns)
+        for topic, partition, offset, value in zip(*rows, strict=True):
+            if value:
+                self._hand_over(topic, partition, offset, value)
+
+    def finish(self) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        """Closes the prefix. Raises UserCodeError."""
+        self._prefix.close()
+
+    def _hand_over(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        target = self._plan.targets[topic][partition]
+        if not self._connections.leads(target.socket_path):
+            return
+        task_logging.serve(target.subtask_index, target.attempt_number)
+        place = Place(target.input_index, partition, offset, offset + 1)
+        try:
+            content = self._transformed(topic, place, value)
+        except BufferError:
+            self._connections.send(target.socket_path, BUFFER, place, without_records(value))
+        except Exception as error:
+            self._connections.fail(target.socket_path, place, describe(error))
+        else:
+            self._connections.send(target.socket_path, BUFFER, place, content)
+
+    def _transformed(self, topic: str, place: Place, value: bytes) -> bytes:
+        if self._output_codec is None or is_opaque(value):
+            return value
+        header, batch = self._input_codecs[place.input_index].decode(value)
+        try:
+            made = self._prefix.process(batch)
+            with self._prefix.typed():
+                return self._output_codec.encode(header, made)
+        except RecordError as error:
+            error.place = record_of(topic, place.partition, place.first, error.index, len(batch))
+            raise

@@ -1,0 +1,76 @@
+"""Writes the archive of the classes that a TaskExecutor's Spark loads (infra/cds_archives.py says what for).
+
+`python -m tailrace.pipelines.runtime.spark.class_archive`, once, at setup: it starts Spark as a TaskExecutor
+does, warms it with the same queries, and lets its JVM write down what it loaded.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from ....infra.cds_archives import spark_archive, writing
+from ....infra.jars import JarsUnavailable, spark_jars
+from ....infra.kafka import EmbeddedKafka
+from ....infra.prerequisites import MissingPrerequisite, find_java
+
+_HEAP_MIB: Final = 512
+# The JVM writes while it exits.
+_WRITE_TIMEOUT_S: Final = 180
+
+
+def write(archive: Path) -> bool:
+    """Runs Spark and archives its classes; False if this Java cannot. Raises what Spark or Kafka raise."""
+    from .session import start_session
+    from .warm_up import ROUNDS, warm_up
+
+    with (
+        tempfile.TemporaryDirectory(prefix="tailrace-spark-") as scratch,
+        writing(archive) as options,
+        EmbeddedKafka() as kafka,
+    ):
+        spark = start_session(Path(scratch), spark_jars(), _HEAP_MIB, jvm_options=options)
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        warm_up(spark, kafka.bootstrap_servers, Path(scratch), ROUNDS)
+        spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        try:
+            gateway.proc.wait(_WRITE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
+            gateway.proc.wait()
+    return archive.exists()
+
+
+def main() -> int:
+    """Writes the archive unless it is there. Only what a start would miss too is an error: 1, one line on stderr."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    try:
+        archive = spark_archive(find_java())
+        if archive.exists():
+            return 0
+        spark_jars()
+    except (JarsUnavailable, MissingPrerequisite) as error:
+        print(f"tailrace: {error}", file=sys.stderr)
+        return 1
+    outcome = "not with this Java"
+    with console.status("Teaching the JVM to start Spark fast (once) ..."):
+        try:
+            if write(archive):
+                outcome = "written"
+        except Exception as error:
+            # Everything works without it, only later: setup goes on.
+            outcome = f"not written ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+    console.print(f"Spark's class archive: {outcome}", highlight=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

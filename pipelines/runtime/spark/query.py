@@ -1,0 +1,162 @@
+"""The Structured Streaming queries of a deployment: Kafka -> mapInArrow -> StreamTasks.
+
+What is read are channels, whose messages are buffers of many records, or the topics of a Kafka source, with a record
+in each message. A query runs in one of three ways:
+
+- real-time: each message leaves Spark when it is there.
+- micro-batch: the same query with another trigger.
+- bulk, for the topics of a source: micro-batches whose rows leave Spark in large Arrow batches; several times as fast,
+  and a second late. See docs/notes/catch-up.md.
+
+Spark's own checkpoint directory is scratch, fresh for each query: progress lives in Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ..common.failures import shortened
+from . import buffer_forwarder, record_forwarder
+from .partition_forwarder import HandOver
+from .record_forwarder import RecordPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Begin = Mapping[str, Mapping[int, int]]
+"""Topic -> partition -> the offset to begin at."""
+
+
+class Pace(Enum):
+    """How a query runs."""
+
+    REAL_TIME = "real-time"
+    MICRO_BATCH = "micro-batch"
+    BULK = "bulk"
+
+
+# How often Spark checkpoints, not a latency.
+_REAL_TIME_BATCH: Final = "1 hour"
+
+BULK_OPTIONS: Final[Mapping[str, str]] = {
+    # A batch costs a tenth of a second beside its records.
+    "maxOffsetsPerTrigger": "2000000",
+    # Between two polls the source asks for its position, each time.
+    "kafka.max.poll.records": "5000",
+    "kafka.max.partition.fetch.bytes": str(4 << 20),
+}
+
+
+class Query:
+    """A started query. Methods block; any thread may call them."""
+
+    def __init__(self, query: StreamingQuery, checkpoint: Path) -> None:
+        self._query = query
+        self._checkpoint = checkpoint
+
+    def wait(self) -> str | None:
+        """Waits for the query's end; why it failed, or None if it was stopped."""
+        try:
+            self._query.awaitTermination()
+        except Exception as error:
+            return _first_line(error)
+        return None
+
+    def stop(self) -> None:
+        """Stops the query; None of its tasks runs afterwards."""
+        try:
+            self._query.stop()
+        finally:
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+
+def start_query(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    begin: Begin,
+    hand_over: HandOver,
+    pace: Pace,
+    checkpoint: Path,
+) -> Query:
+    """Starts reading every partition in `begin` from its offset. Returns before the tasks run.
+
+    `spark` is a session of session.py; for BULK, its bulk session. Raises what Spark raises where the query cannot be
+    planned.
+    """
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    _prepare(checkpoint)
+    rows = (
+        spark.readStream.format("kafka")
+        .options(**_source_options(bootstrap_servers, begin, pace))
+        .load()
+        .selectExpr(*_columns(hand_over.plan, pace))
+        .mapInArrow(_as_function(hand_over), StructType([StructField("nothing", IntegerType())]))
+    )
+    writer = (
+        rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("update")
+    )
+    if pace is Pace.REAL_TIME:
+        # Not in the overloads that PySpark declares.
+        writer = writer.trigger(realTime=_REAL_TIME_BATCH)  # type: ignore[call-overload]
+    else:
+        writer = writer.trigger(processingTime="0 seconds").outputMode("append")
+    return Query(writer.start(), checkpoint)
+
+
+def _columns(plan: Any, pace: Pace) -> list[str]:
+    """What is selected. Spark's Arrow writer looks for one more row before it lets a batch go: it is given one."""
+    if not isinstance(plan, RecordPlan):
+        return [*buffer_forwarder.COLUMNS[:-1], "explode(array(value, X'')) AS value"]
+    # A column costs a tenth of a message's time.
+    topic = [record_forwarder.TOPIC] if len(plan.targets) > 1 else []
+    if pace is not Pace.REAL_TIME:
+        return [*topic, *record_forwarder.COLUMNS]
+    # A message may have an empty value, or none; no offset is negative.
+    pair = "inline(array(struct(offset, value), struct(-1L AS offset, CAST(NULL AS BINARY) AS value)))"
+    return [*topic, "partition", "timestamp", f"{pair} AS (offset, value)"]
+
+
+def _prepare(checkpoint: Path) -> None:
+    """Spark's checkpoint directory before its first batch: Hadoop would fork a chmod for each part of it."""
+    for name in ("offsets", "commits", "sources/0"):
+        (checkpoint / name).mkdir(parents=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+
+
+def _source_options(bootstrap_servers: str, begin: Begin, pace: Pace) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": bootstrap_servers,
+        "kafka.isolation.level": "read_committed",
+        # A query may outlive its channels by a moment, and must not make them anew.
+        "kafka.allow.auto.create.topics": "false",
+        "assign": json.dumps({topic: sorted(partitions) for topic, partitions in begin.items()}),
+        "startingOffsets": json.dumps(
+            {
+                topic: {str(partition): offset for partition, offset in each.items()}
+                for topic, each in begin.items()
+            }
+        ),
+        **(BULK_OPTIONS if pace is Pace.BULK else {}),
+    }
+
+
+def _as_function(hand_over: HandOver) -> Any:
+    """PySpark wants a function with a name, not any callable."""
+
+    def hand_over_rows(batches: Any) -> Any:
+        return hand_over(batches)
+
+    return hand_over_rows
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return shortened(f"Spark's query failed: {text[0] if text else type(error).__name__}")

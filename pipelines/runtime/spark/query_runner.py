@@ -1,0 +1,139 @@
+"""Starting and stopping the queries of a TaskExecutor: both block, so each has a thread, and its outcome is posted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ....infra import threads
+from ..common.failures import TaskError, describe
+from .message_size import largest_message
+from .partition_forwarder import HandOver
+from .query import Begin, Pace, Query, start_query
+from .session import BulkSessions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+class QueryRun:
+    """One query of a deployment, of which it may have several, one after another."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.awaited = 0
+        """Greetings of its tasks that are still to come."""
+        self.query: Query | None = None
+        self.stopping: threading.Thread | None = None
+        self.predecessor: QueryRun | None = None
+        """The one before it, which may be stopping still."""
+
+    @property
+    def running(self) -> Query | None:
+        """Its query, if it has started and nobody stops it."""
+        return self.query if self.stopping is None else None
+
+
+class Queries:
+    """Whoever starts a query waits until `ready` or `failed` was called. `post` takes what the loop is to do."""
+
+    def __init__(
+        self, bootstrap_servers: str, scratch: Path, post: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._scratch = scratch
+        self._post = post
+        self._spark: SparkSession | None = None
+        self._bulk: BulkSessions | None = None
+        self._failure: str | None = None
+        self._settled = threading.Event()
+
+    def ready(self, spark: SparkSession) -> None:
+        """Spark has started."""
+        self._spark = spark
+        self._bulk = BulkSessions(spark)
+        self._settled.set()
+
+    def failed(self, reason: str) -> None:
+        """Spark has not started: every query fails for this reason."""
+        self._failure = reason
+        self._settled.set()
+
+    def start(
+        self,
+        run: QueryRun,
+        begin: Begin,
+        hand_over: HandOver,
+        pace: Pace,
+        *,
+        started: Callable[[], None],
+        ended: Callable[[str | None], None],
+    ) -> None:
+        """Starts a query and sets `run.query`. Posted are `started`, then, or instead, `ended` with the reason."""
+
+        def work() -> None:
+            try:
+                query = self._start(run, begin, hand_over, pace)
+            except Exception as error:
+                reason = describe(error)
+                self._post(lambda: ended(reason))
+                return
+
+            def arrived() -> None:
+                run.query = query
+                started()
+
+            self._post(arrived)
+            try:
+                failure = query.wait()
+            except Exception as error:
+                failure = describe(error)
+            self._post(lambda: ended(failure))
+
+        threads.Thread(target=work, name=f"query-{run.number}").start()
+
+    def stop(self, run: QueryRun, then: Callable[[], None] | None = None) -> None:
+        """Stops a query that has started; posts `then` when none of its tasks runs any more."""
+        query, before = run.query, run.predecessor
+        assert query is not None
+
+        def work() -> None:
+            if before is not None and before.stopping is not None:
+                before.stopping.join()
+            try:
+                query.stop()
+            except Exception as error:
+                log.warning("a query could not be stopped: %s", error)
+            if then is not None:
+                self._post(then)
+
+        run.stopping = threads.Thread(target=work, name=f"stop-{run.number}")
+        run.stopping.start()
+
+    def when_stopped(self, run: QueryRun | None, then: Callable[[], None]) -> None:
+        """Posts `then` when a query that is being stopped has; calls it at once where there is none."""
+        stopping = None if run is None else run.stopping
+        if stopping is None:
+            then()
+            return
+
+        def work() -> None:
+            stopping.join()
+            self._post(then)
+
+        threads.Thread(target=work, name="awaiting-stop").start()
+
+    def _start(self, run: QueryRun, begin: Begin, hand_over: HandOver, pace: Pace) -> Query:
+        self._settled.wait()
+        spark, bulk = self._spark, self._bulk
+        if spark is None or bulk is None:
+            raise TaskError(f"Spark did not start: {self._failure}")
+        if pace is Pace.BULK:
+            spark = bulk.of(largest_message(self._bootstrap_servers, begin))
+        checkpoint = self._scratch / f"query-{run.number}"
+        return start_query(spark, self._bootstrap_servers, begin, hand_over, pace, checkpoint)

@@ -1,0 +1,270 @@
+"""Handing over the messages of a Kafka source: decoded, through the prefix, as columns.
+
+The rows of a batch are messages in the order of their partition; in real-time mode there is one, and behind it an
+empty row with a negative offset (query.py says why). What follows from them goes over in one frame, with the offsets
+that it stands for: where the StreamTask goes on is exact, however many records the prefix makes of a message.
+
+In bulk mode, what the prefix aggregates at its end is aggregated once more over several batches, so that little of it
+has to be shuffled.
+
+A message that cannot be read fails the attempt, or is left out and counted; so does a tombstone, which is a message
+without a value. Timestamps are the messages' own (milliseconds).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ...graph.operators import OperatorKind
+from ...types import RecordType
+from ..common import task_logging
+from ..common.failures import RecordError, TaskError, describe, offsets_of
+from ..common.protocol import RECORDS, SKIPPED, SKIPPING, Skipped
+from ..formats import BadValue, Format, Reader, read_good, reader_of
+from ..operators.chain import Line
+from ..operators.factory import build_prefix
+from ..operators.kafka_source_parameters import OnBadRecord
+from ..records.batch import Batch, all_of
+from ..records.buffers import BufferCodec
+from .partition_forwarder import Connections, Place, Prefix, Target, Targets
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = ("partition", "offset", "timestamp", "value")
+"""The columns of the rows that come in, and the topic, where there are several. A negative offset is no message."""
+TOPIC: Final = "topic"
+KEPT_MESSAGES: Final = 500_000
+KEPT_S: Final = 0.5
+"""What is kept is handed over when it stands for so many messages, or after so long."""
+
+
+class RecordPlan(msgspec.Struct, frozen=True):
+    """The partitions of a source, and what becomes of their messages on the way."""
+
+    targets: Targets
+    format: Format
+    record_type: Any
+    """Of the source, as JSON."""
+    on_bad_record: OnBadRecord
+    on_tombstone: OnBadRecord
+    prefix: Prefix | None = None
+    cache: str | None = None
+    """A directory that workers share."""
+    gathers: bool = False
+    """Whether what is aggregated here may be kept for a moment, to be aggregated with what comes next."""
+
+    def worker(self, connections: Connections) -> RecordWorker:
+        """One run."""
+        return RecordWorker(self, connections)
+
+
+class RecordWorker:
+    """Messages decoded, with the prefix applied."""
+
+    def __init__(self, plan: RecordPlan, connections: Connections) -> None:
+        self._plan = plan
+        self._connections = connections
+        self._prefix = Line(())
+        self._combine: Line | None = None
+        self._only_topic = next(iter(plan.targets)) if len(plan.targets) == 1 else None
+        self._reader: Reader | None = None
+        self._codec: BufferCodec | None = None
+        self._kept: Kept | None = None
+
+    def open(self) -> None:
+        """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
+        plan, prefix = self._plan, self._plan.prefix
+        record_type = RecordType.from_json(plan.record_type)
+        self._reader = reader_of(plan.format, record_type, None if plan.cache is None else Path(plan.cache))
+        if prefix is None:
+            self._codec = BufferCodec(record_type)
+            return
+        output_type = RecordType.from_json(prefix.output_type)
+        self._prefix = build_prefix(prefix.operators, record_type)
+        self._prefix.open()
+        self._codec = BufferCodec(output_type)
+        if plan.gathers and prefix.operators[-1].kind == OperatorKind.PRE_AGGREGATE:
+            self._combine = build_prefix(prefix.operators[-1:], output_type)
+            self._combine.open()
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Hands over what the messages in the rows come to."""
+        for part in _by_partition(batch):
+            self._take_partition(part)
+
+    def finish(self) -> None:
+        """Hands over what is kept."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._send(kept)
+
+    def close(self) -> None:
+        """Closes the prefix. Raises UserCodeError."""
+        try:
+            self._prefix.close()
+        finally:
+            if self._combine is not None:
+                self._combine.close()
+
+    def _take_partition(self, rows: pa.RecordBatch) -> None:
+        topic = self._only_topic or rows.column(TOPIC)[0].as_py()
+        partition = rows.column("partition")[0].as_py()
+        target = self._plan.targets[topic][partition]
+        if not self._connections.leads(target.socket_path):
+            return
+        task_logging.serve(target.subtask_index, target.attempt_number)
+        rows, place = _within(rows, partition, target)
+        try:
+            batch, skipped = self._records(rows, topic, partition)
+        except Exception as error:
+            self.finish()
+            self._connections.fail(target.socket_path, place, describe(error))
+            return
+        came_to = Kept(target.socket_path, place, rows.num_rows, skipped, [batch], time.monotonic())
+        if self._combine is None:
+            self._send(came_to)
+        else:
+            self._keep(came_to)
+
+    def _keep(self, more: Kept) -> None:
+        kept = self._kept
+        if kept is not None and kept.path == more.path and kept.place.continues_as(more.place):
+            more = kept.and_then(more)
+        else:
+            self.finish()
+        self._kept = more
+        if more.messages >= KEPT_MESSAGES or time.monotonic() - more.since >= KEPT_S:
+            self.finish()
+
+    def _send(self, kept: Kept) -> None:
+        assert self._codec is not None
+        try:
+            batch = all_of(kept.batches)
+            if self._combine is not None and len(kept.batches) > 1 and len(batch):
+                batch = self._combine.process(batch)
+            content = self._codec.payload(batch)
+        except Exception as error:
+            self._connections.fail(kept.path, kept.place, describe(error))
+            return
+        if any(kept.skipped):
+            self._connections.send(kept.path, SKIPPING, kept.place, SKIPPED.pack(*kept.skipped), content)
+        else:
+            self._connections.send(kept.path, RECORDS, kept.place, content)
+
+    def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Batch, Skipped]:
+        """What the messages come to, and how many were left out."""
+        assert self._reader is not None
+        tombstones = rows.column("value").null_count
+        if tombstones:
+            valid = rows.column("value").is_valid()
+            if self._plan.on_tombstone is OnBadRecord.FAIL:
+                raise _tombstone(topic, partition, rows.column("offset")[valid.index(False).as_py()].as_py())
+            rows = rows.filter(valid)
+        batch, bad = read_good(self._reader, _milliseconds(rows.column("timestamp")), rows.column("value"))
+        if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
+            raise _refusal(topic, partition, rows, bad[0])
+        if len(batch):
+            with self._place_named(rows, topic, partition, {each.index for each in bad}):
+                batch = self._prefix.process(batch)
+        return batch, Skipped(len(bad), tombstones)
+
+    @contextmanager
+    def _place_named(self, rows: pa.RecordBatch, topic: str, partition: int, bad: set[int]) -> Iterator[None]:
+        """An error of the prefix says which message it was about, or between which offsets that was."""
+        try:
+            yield
+        except RecordError as error:
+            offsets = [offset for i, offset in enumerate(rows.column("offset").to_pylist()) if i not in bad]
+            first, last = offsets[0], offsets[-1]
+            if error.index is not None:
+                first = last = offsets[error.index]
+            error.place = offsets_of(topic, partition, first, last)
+            raise
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What messages have come to, and who is to get it."""
+
+    path: str
+    place: Place
+    messages: int
+    skipped: Skipped
+    batches: list[Batch]
+    since: float
+
+    def and_then(self, more: Kept) -> Kept:
+        """With what follows it."""
+        return Kept(
+            self.path,
+            msgspec.structs.replace(self.place, following=more.place.following),
+            self.messages + more.messages,
+            Skipped(self.skipped.bad + more.skipped.bad, self.skipped.tombstones + more.skipped.tombstones),
+            [*self.batches, *more.batches],
+            self.since,
+        )
+
+
+def _by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Rows of one partition each, without those that are no message. Nearly always all are of one."""
+    if batch.num_rows == 1:  # as always in real-time mode, where every microsecond counts
+        return [batch] if batch.column("offset")[0].as_py() >= 0 else []
+    import pyarrow.compute as pc
+
+    if pc.min(batch.column("offset")).as_py() < 0:
+        batch = batch.filter(pc.greater_equal(batch.column("offset"), 0))
+    parts = [batch]
+    for name in (TOPIC, "partition"):
+        if name in batch.schema.names:
+            parts = [each for part in parts for each in _by_column(part, name)]
+    return parts
+
+
+def _by_column(batch: pa.RecordBatch, name: str) -> list[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
+    column = batch.column(name)
+    values = column.unique()
+    return [batch] if len(values) == 1 else [batch.filter(pc.equal(column, value)) for value in values]
+
+
+def _within(rows: pa.RecordBatch, partition: int, target: Target) -> tuple[pa.RecordBatch, Place]:
+    """The rows before the partition's end, and the offsets that they stand for."""
+    offsets = rows.column("offset")
+    first, following = offsets[0].as_py(), offsets[-1].as_py() + 1
+    if target.end is not None and following > target.end:
+        import pyarrow.compute as pc
+
+        rows = rows.filter(pc.less(offsets, target.end))
+        first, following = min(first, target.end), target.end
+    return rows, Place(target.input_index, partition, first, following)
+
+
+def _milliseconds(timestamps: pa.TimestampArray) -> pa.Int64Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if len(timestamps) == 1:  # a fourth of the time, once for each message in real-time mode
+        return pa.array([timestamps[0].value // 1000], pa.int64())
+    return pc.divide(timestamps.cast(pa.int64()), 1000)
+
+
+def _tombstone(topic: str, partition: int, offset: int) -> TaskError:
+    return TaskError(
+        f"the message at offset {offset} of {topic}, partition {partition}, has no value (a tombstone): to leave such"
+        ' messages out, give the source on_tombstone="skip"'
+    )
+
+
+def _refusal(topic: str, partition: int, rows: pa.RecordBatch, bad: BadValue) -> TaskError:
+    offset = rows.column("offset")[bad.index].as_py()
+    return TaskError(
+        f"the message at offset {offset} of {topic}, partition {partition}, cannot be read: {bad.why}; correct the"
+        " source's format or type, or have it skip bad records"
+    )

@@ -1,0 +1,80 @@
+"""Warming Spark: a few real-time queries that end as soon as their task is up.
+
+The first query of a JVM takes seconds, for it loads and compiles classes; the tenth takes a third of one.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+from ..common.kafka_clients import admin_client
+from .buffer_forwarder import ChannelPlan
+from .partition_forwarder import HandOver
+from .query import Pace, start_query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+TOPIC: Final = "tailrace.warm-up"
+ROUNDS: Final = 2
+"""Before the first deployment: more would keep it waiting."""
+FURTHER_ROUNDS: Final = 4
+"""Meanwhile, as long as nothing is deployed: the fifth query takes half of the second's time."""
+_TIMEOUT_S: Final = 60.0
+
+
+def warm_up(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    scratch: Path,
+    rounds: int,
+    wanted: Callable[[], bool] = lambda: True,
+) -> None:
+    """Runs queries one after another, as long as they are wanted.
+
+    A failure costs time at the first deployment, and nothing else.
+    """
+    try:
+        _ensure_topic(bootstrap_servers)
+        with tempfile.TemporaryDirectory(prefix="tailrace-") as directory:
+            for number in range(rounds):
+                if not wanted():
+                    return
+                path = Path(directory) / f"{number}"
+                _round(spark, bootstrap_servers, scratch / f"warm-up-{path.parent.name}-{number}", path)
+    except Exception as error:
+        if wanted():
+            log.warning("Spark could not be warmed up: %s", error)
+
+
+def _round(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as lobby:
+        lobby.bind(str(path))
+        lobby.listen()
+        lobby.settimeout(_TIMEOUT_S)
+        nobody = HandOver(0, str(path), ChannelPlan({}))
+        query = start_query(spark, bootstrap_servers, {TOPIC: {0: 0}}, nobody, Pace.REAL_TIME, checkpoint)
+        try:
+            lobby.accept()[0].close()
+        finally:
+            query.stop()
+
+
+def _ensure_topic(bootstrap_servers: str) -> None:
+    admin = admin_client(bootstrap_servers)
+    for future in admin.create_topics([NewTopic(TOPIC, 1)]).values():
+        try:
+            future.result(_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise

@@ -1,0 +1,241 @@
+"""The keyed state of one operator of one subtask: its tables by name, the key at hand, and the times it has reached.
+
+Tables are asked for by name when the operator is made, or when a user's function is opened; what the changelog holds
+of tables that nobody has asked for yet waits until somebody does. It is written again as it is, with what of its writer
+was to be taken (taking.py). The times are kept because they decide what has
+fired already and what is late: with them a new attempt goes on exactly as the old one would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from ...graph.key_groups import key_group_of
+from ...types import RecordType
+from ..common.failures import StateTypeError
+from ..records.buffers import NO_WATERMARK
+from ..records.type_evolution import TypeMismatch
+from .broadcast_table import PREFIX, BroadcastTable
+from .changelog import Kind, Message, Reader, part_message, rewrite, time_message, write
+from .event_times import Times, times_of
+from .list_table import ListTable
+from .map_table import MapTable
+from .stateful import Origin
+from .table import StateTable
+from .table_schema import TableSchema
+from .timers import TimerTable
+from .type_coverage import Taking, common
+from .value_table import ValueTable
+
+Table = TypeVar("Table", bound=StateTable)
+
+
+class KeyedStateBackend:
+    """One for each keyed operator. `current_key` is set by the operator before a user's function is called."""
+
+    def __init__(
+        self,
+        key_type: RecordType,
+        max_parallelism: int,
+        key_groups: range | None = None,
+        operator: str = "",
+    ) -> None:
+        """`key_groups`: the subtask's own; None: all of them. `operator`: its name, for messages to people."""
+        self._operator = operator
+        self._key_type = key_type
+        self._max_parallelism = max_parallelism
+        self.key_groups = range(max_parallelism) if key_groups is None else key_groups
+        """The subtask's own."""
+        self._tables: dict[str, StateTable] = {}
+        self._waiting: dict[str, list[tuple[Message, Taking | None]]] = {}
+        self._schemas: dict[str, dict[int, TableSchema]] = {}
+        """By table and fingerprint: of what was restored."""
+        self._written_schemas: set[tuple[str, int]] = set()
+        """Which of them lie before whatever this subtask writes."""
+        self._taking: Taking | None = None
+        """What is to be taken of the origin."""
+        self._part: Taking | None = None
+        """What the origin was to take of the messages' writer."""
+        self._origins: list[tuple[range, Times]] = []
+        self._reader = Reader()
+        self.current_key: Any = None
+        self.watermark = NO_WATERMARK
+        """Event time that the operator has reached (ms)."""
+        self.clock = NO_WATERMARK
+        """Processing time that the operator has reached (ms)."""
+        self._times_written = Times()
+        """As of the last `take_changes`."""
+        self._times = Times()
+        """Whose key groups are ahead; the watermark and the clock may have come further since."""
+
+    @property
+    def has_keys_ahead(self) -> bool:
+        """Whether event time has come further for some keys than `watermark` (see times.py)."""
+        return bool(self._times.ahead)
+
+    @property
+    def greatest_watermark(self) -> int:
+        """The furthest that event time has come for any key."""
+        return max(self.watermark, *(each.watermark for each in self._times.ahead), NO_WATERMARK)
+
+    def watermark_of(self, key: Any) -> int:
+        """How far event time has come for a key. Raises UnstableKey."""
+        return max(self.watermark, self.former_watermark(key)) if self._times.ahead else self.watermark
+
+    def former_watermark(self, key: Any) -> int:
+        """What the key's former owner had reached, where others had not come as far. Raises UnstableKey."""
+        return self._times.watermark_of(key_group_of(key, self._max_parallelism))
+
+    def value_table(self, name: str, value_type: RecordType, *, namespaced: bool = False) -> ValueTable:
+        """The table of that name. Raises ValueError where there is one of another form."""
+        return self._table(ValueTable(name, self._key_type, value_type, self._max_parallelism, namespaced))
+
+    def list_table(self, name: str, element_type: RecordType, *, namespaced: bool = False) -> ListTable:
+        """The table of that name. Raises ValueError where there is one of another form."""
+        return self._table(ListTable(name, self._key_type, element_type, self._max_parallelism, namespaced))
+
+    def map_table(self, name: str, item_type: RecordType, value_type: RecordType) -> MapTable:
+        """The table of that name. Raises ValueError where there is one of another form."""
+        return self._table(MapTable(name, self._key_type, item_type, value_type, self._max_parallelism))
+
+    def broadcast_table(self, name: str, item_type: RecordType, value_type: RecordType) -> BroadcastTable:
+        """The table of that name, which every subtask keeps alike. Raises ValueError as the others do."""
+        return self._table(BroadcastTable(name, item_type, value_type, self._max_parallelism))
+
+    def timer_table(self, name: str) -> TimerTable:
+        """The table of that name. Raises ValueError where there is one of another form."""
+        return self._table(TimerTable(name, self._key_type, self._max_parallelism))
+
+    def take_changes(self) -> list[bytes]:
+        """The changes since the last call, as messages for the changelog. Raises RecordTypeError."""
+        messages: list[bytes] = []
+        for table in self._tables.values():
+            changes = list(write(table.name, table.fingerprint, table.take_changes()))
+            layout = table.name, table.fingerprint
+            if changes and layout not in self._written_schemas:
+                self._written_schemas.add(layout)
+                messages.extend(table.schema.messages(table.name))
+            messages.extend(changes)
+        self._times = times = self._times.at(self.watermark, self.clock)
+        if times != self._times_written:
+            messages.append(time_message(times))
+            self._times_written = times
+        return messages
+
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        """All state as messages: see Stateful."""
+        if self._times_written != Times():
+            yield None, time_message(self._times_written)
+        schemas = [(name, each) for name in self._waiting for each in self._schemas.get(name, {}).values()]
+        schemas += [(table.name, table.schema) for table in self._tables.values()]
+        for name, schema in schemas:
+            for data in schema.messages(name):
+                yield None, data
+        for data in self._full_waiting():
+            yield None, data
+        keyed: list[StateTable] = []
+        for table in self._tables.values():
+            if not isinstance(table, BroadcastTable):
+                keyed.append(table)
+                continue
+            for data in write(table.name, table.fingerprint, table.whole()):
+                yield None, data
+        tables = [(table, table.full(sections)) for table in keyed]
+        for number, section in enumerate(sections):
+            for table, changes in tables:
+                for data in write(table.name, table.fingerprint, changes[number]):
+                    yield section, data
+
+    def restore_from(self, origin: Origin | None) -> None:
+        """Whose messages follow: see Stateful. Times: see `times_of`."""
+        if origin is None:
+            self._taking = None
+            if self._origins:
+                self._reach(times_of(self.key_groups, self._origins))
+            self._origins = []
+        else:
+            written, own = origin.key_groups, self.key_groups
+            self._taking = Taking(written, common(written, own), is_first=not self._origins)
+            self._origins.append((written, Times()))
+
+    def restore(self, data: bytes) -> None:
+        """Applies a message of the changelog; all of them, in order. Raises ValueError for what is none."""
+        message = self._reader.read(data)
+        if message is None:
+            return
+        if message.kind is Kind.TIME:
+            if self._taking is None:
+                self._times_written = Times.from_bytes(message.payload)
+                self._reach(self._times_written)
+            else:
+                self._origins[-1] = self._origins[-1][0], Times.from_bytes(message.payload)
+        elif message.kind is Kind.SCHEMA:
+            self._schemas.setdefault(message.table, {})[message.fingerprint] = TableSchema.from_message(
+                message
+            )
+            if self._taking is None:
+                self._written_schemas.add((message.table, message.fingerprint))
+        elif message.kind is Kind.PART:
+            self._part = Taking.from_bytes(message.payload) if message.payload else None
+        else:
+            taking = self._taking if self._part is None else self._part.within(self._taking)
+            if (table := self._tables.get(message.table)) is not None:
+                self._apply(table, message, taking)
+            elif taking is None or (taking.is_first if message.table.startswith(PREFIX) else taking.wanted):
+                self._waiting.setdefault(message.table, []).append((message, taking))
+
+    def begin_time_anew(self) -> None:
+        """A clock that was at the end of time has told nothing yet."""
+        self._reach(self._times.at(self.watermark, self.clock).begin_anew())
+
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the state by table, and the Times as `~times`."""
+        tables = {name: table.snapshot() for name, table in self._tables.items()}
+        return {**tables, "~times": self._times.at(self.watermark, self.clock)}
+
+    def _full_waiting(self) -> Iterator[bytes]:
+        """The messages of tables that nobody has asked for, as their writers wrote them."""
+        part: Taking | None = None
+        for waiting in self._waiting.values():
+            for message, taking in waiting:
+                if taking != part:
+                    part = taking
+                    yield part_message(part)
+                yield from rewrite(message)
+        if part is not None:
+            yield part_message(None)
+
+    def _reach(self, times: Times) -> None:
+        self._times, self.watermark, self.clock = times, times.watermark, times.clock
+
+    def _table(self, made: Table) -> Table:
+        known = self._tables.get(made.name)
+        if known is None:
+            self._tables[made.name] = made
+            for message, taking in self._waiting.pop(made.name, ()):
+                self._apply(made, message, taking)
+            return made
+        if not isinstance(known, type(made)) or known.fingerprint != made.fingerprint:
+            raise ValueError(
+                f"state {made.name!r} is a {known.form} and is asked for as a {made.form}:"
+                " give each state of an operator a name of its own"
+            )
+        return known
+
+    def _apply(self, table: StateTable, message: Message, taking: Taking | None) -> None:
+        written = self._schemas.get(table.name, {}).get(message.fingerprint)
+        try:
+            if written is not None:
+                of = table.written_type(written)
+            elif message.fingerprint in (table.fingerprint, table.fingerprint_without_schema):
+                of = None
+            else:
+                raise TypeMismatch("the release that wrote it stored no schema")
+            table.apply(message.kind, message.payload, taking, of)
+        except TypeMismatch as error:
+            before = "in another layout" if written is None else f"as a {written}"
+            raise StateTypeError(
+                f"state {table.name!r} of operator {self._operator!r} was written {before} and is declared as a"
+                f" {table.schema}: {error}; go back to that type, or give the state, or the operator's uid, a new name"
+            ) from None

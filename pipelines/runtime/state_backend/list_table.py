@@ -1,0 +1,123 @@
+"""A list for each key, in one namespace or in many (windows). What is appended is written, not the list again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from ...types import RecordType
+from .changelog import Change, Kind
+from .namespaced_table import ONLY, SpacedTable
+from .table import Layout
+from .type_coverage import Taking
+
+Lists = dict[Any, list[Any]]
+_REPLACED: Final = -1
+_NOTHING: Final[tuple[Any, ...]] = ()
+
+
+class ListTable(SpacedTable[list[Any]]):
+    """Namespace -> key -> elements in order; a list that is empty is none."""
+
+    def __init__(
+        self,
+        name: str,
+        key_type: RecordType,
+        element_type: RecordType,
+        max_parallelism: int,
+        namespaced: bool,
+    ) -> None:
+        super().__init__(name, "list", key_type, element_type, max_parallelism, namespaced)
+        # How many elements of a list are in the changelog; _REPLACED: none of those it has now.
+        self._written: dict[int, dict[Any, int]] = {}
+
+    def space(self, namespace: int = ONLY) -> Lists:
+        """The lists of a namespace by key; not to be changed."""
+        return self._spaces.get(namespace, {})
+
+    def get(self, key: Any, namespace: int = ONLY) -> Iterable[Any]:
+        """The elements; not to be changed."""
+        return self._spaces.get(namespace, {}).get(key, _NOTHING)
+
+    def extend(self, key: Any, elements: Iterable[Any], namespace: int = ONLY) -> None:
+        """Appends elements."""
+        lists = self._spaces.setdefault(namespace, {})
+        held = lists.get(key)
+        if held is None:
+            added = list(elements)
+            if not added:
+                return
+            self._written.setdefault(namespace, {}).setdefault(key, 0)
+            lists[key] = added
+        else:
+            self._written.setdefault(namespace, {}).setdefault(key, len(held))
+            held.extend(elements)
+
+    def replace(self, key: Any, elements: Iterable[Any], namespace: int = ONLY) -> None:
+        """Sets the list; an empty one is removed."""
+        replaced = list(elements)
+        lists = self._spaces.setdefault(namespace, {})
+        if key not in lists and not replaced:
+            return
+        self._written.setdefault(namespace, {})[key] = _REPLACED
+        if replaced:
+            lists[key] = replaced
+        else:
+            del lists[key]
+
+    def take_changes(self) -> Iterator[Change]:
+        yield from self._drop_changes()
+        written, self._written = self._written, {}
+        cleared = [
+            (namespace, key)
+            for namespace, of_space in written.items()
+            for key, count in of_space.items()
+            if count == _REPLACED
+        ]
+        if cleared:
+            yield self._removal_change(Kind.CLEAR, cleared)
+        columns = self._columns(
+            (namespace, key, self.space(namespace).get(key, [])[max(count, 0) :])
+            for namespace, of_space in written.items()
+            for key, count in of_space.items()
+        )
+        if columns[-1]:
+            yield Change(Kind.PUT, self._puts.encode(columns))
+
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
+        if kind is Kind.CLEAR:
+            self._apply_removals(payload, taking)
+        else:
+            super().apply(kind, payload, taking, written)
+
+    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+        return self._puts, self._columns(
+            (namespace, key, held) for namespace, lists in self._spaces.items() for key, held in lists.items()
+        )
+
+    def snapshot(self) -> dict[Any, Any]:
+        """Key -> elements, or namespace -> key -> elements."""
+        return self._copy(list)
+
+    def _columns(self, lists: Iterable[tuple[int, Any, list[Any]]]) -> list[Sequence[Any]]:
+        """A row for each element."""
+        namespaces: list[int] = []
+        keys: list[Any] = []
+        groups: list[int] = []
+        elements: list[Any] = []
+        for namespace, key, added in lists:
+            keys.extend([key] * len(added))
+            groups.extend(self._groups((key,)) * len(added))
+            namespaces.extend([namespace] * len(added))
+            elements.extend(added)
+        return [*self._with_key(namespaces, groups, keys), elements]
+
+    def _forget(self, namespace: int) -> None:
+        self._written.pop(namespace, None)
+
+    def _apply_puts(self, namespaces: list[int] | None, keys: list[Any], values: list[Any]) -> None:
+        of = [ONLY] * len(keys) if namespaces is None else namespaces
+        for namespace, key, element in zip(of, keys, values, strict=True):
+            self._spaces.setdefault(namespace, {}).setdefault(key, []).append(element)

@@ -1,0 +1,127 @@
+"""A dictionary for each key. What is set or removed in it is written, not the dictionary again.
+
+Items come in the order in which they were first set, also when restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ...types import RecordType
+from .changelog import Change, Kind
+from .table import VALUE, Layout, StateTable
+from .type_coverage import Taking
+
+_EMPTY: Final[Mapping[Any, Any]] = {}
+
+
+class MapTable(StateTable):
+    """Key -> item -> value; a dictionary that is empty is none."""
+
+    def __init__(
+        self,
+        name: str,
+        key_type: RecordType,
+        item_type: RecordType,
+        value_type: RecordType,
+        max_parallelism: int,
+    ) -> None:
+        super().__init__(name, "map", key_type, max_parallelism, item_type=item_type, value_type=value_type)
+        key = self._key_columns()
+        self._puts = Layout([*key, ("item", item_type), (VALUE, value_type)])
+        self._removals = Layout([*key, ("item", item_type)])
+        self._clears = Layout(key)
+        self._maps: dict[Any, dict[Any, Any]] = {}
+        self._touched: dict[Any, dict[Any, None]] = {}
+        self._removed: dict[Any, dict[Any, None]] = {}
+        self._cleared: dict[Any, None] = {}
+
+    def all_keys(self) -> list[Any]:
+        """The keys that have a dictionary."""
+        return list(self._maps)
+
+    def get(self, key: Any) -> Mapping[Any, Any]:
+        """The dictionary; not to be changed."""
+        return self._maps.get(key, _EMPTY)
+
+    def put(self, key: Any, item: Any, value: Any) -> None:
+        """Sets the value of an item."""
+        held = self._maps.get(key)
+        if held is None:
+            held = self._maps[key] = {}
+        touched = self._touched.get(key)
+        if touched is None:
+            touched = self._touched[key] = {}
+        if item not in held:
+            touched.pop(item, None)  # it comes last now, wherever it was before
+        held[item] = value
+        touched[item] = None
+
+    def remove(self, key: Any, item: Any) -> None:
+        """Removes an item. Raises KeyError where there is none."""
+        held = self._maps[key]
+        del held[item]
+        if not held:
+            del self._maps[key]
+        self._removed.setdefault(key, {})[item] = None
+
+    def clear(self, key: Any) -> None:
+        """Removes the dictionary, if there is one."""
+        if self._maps.pop(key, None) is not None:
+            self._touched.pop(key, None)
+            self._removed.pop(key, None)
+            self._cleared[key] = None
+
+    def take_changes(self) -> Iterator[Change]:
+        touched, self._touched = self._touched, {}
+        removed, self._removed = self._removed, {}
+        if self._cleared:
+            # First: a dictionary that was cleared may have been begun anew since.
+            keys = list(self._cleared)
+            yield Change(Kind.CLEAR, self._clears.encode([self._groups(keys), keys]))
+            self._cleared = {}
+        if removed:
+            # Before what was put: an item that was removed may have been set again since.
+            gone = [(key, item) for key, items in removed.items() for item in items]
+            keys, of_items = map(list, zip(*gone, strict=True))
+            yield Change(Kind.REMOVE, self._removals.encode([self._groups(keys), keys, of_items]))
+        put: list[tuple[Any, Any, Any]] = []
+        for key, items in touched.items():
+            held = self._maps.get(key, _EMPTY)
+            put.extend((key, item, held[item]) for item in items if item in held)
+        if put:
+            keys, of_items, values = map(list, zip(*put, strict=True))
+            yield Change(Kind.PUT, self._puts.encode([self._groups(keys), keys, of_items, values]))
+
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
+        match kind:
+            case Kind.PUT:
+                _, keys, items, values = self._puts.with_values_of(written).decode(payload, taking)
+                for key, item, value in zip(keys, items, values, strict=True):
+                    self._maps.setdefault(key, {})[item] = value
+            case Kind.REMOVE:
+                _, keys, items = self._removals.decode(payload, taking)
+                for key, item in zip(keys, items, strict=True):
+                    held = self._maps.get(key, {})
+                    held.pop(item, None)
+                    if not held:
+                        self._maps.pop(key, None)
+            case Kind.CLEAR:
+                for key in self._clears.decode(payload, taking)[1]:
+                    self._maps.pop(key, None)
+            case _:
+                raise self._refuse(kind)
+
+    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+        keys = [key for key, held in self._maps.items() for _ in held]
+        groups = [group for key, held in self._maps.items() for group in self._groups((key,)) * len(held)]
+        items = [item for held in self._maps.values() for item in held]
+        values = [value for held in self._maps.values() for value in held.values()]
+        return self._puts, [groups, keys, items, values]
+
+    def snapshot(self) -> dict[Any, dict[Any, Any]]:
+        """Key -> item -> value."""
+        return {key: dict(held) for key, held in self._maps.items()}

@@ -1,0 +1,116 @@
+"""What tables of values and of lists share: something for each key, in one namespace or in many (windows)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from ...graph.key_groups import key_group_of
+from ...types import RecordType
+from .changelog import Change, Kind
+from .table import INT, NAMESPACE, VALUE, Layout, StateTable
+from .type_coverage import Taking
+
+ONLY: Final = 0
+"""The namespace of a table that has no others."""
+
+Held = TypeVar("Held")
+
+
+class SpacedTable(StateTable, Generic[Held]):
+    """Namespace -> key -> what is held.
+
+    In a namespace that is dropped as a whole, keys are in the order in which they came, also when restored from
+    changes; one that was removed by itself and set again may be elsewhere then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        form: str,
+        key_type: RecordType,
+        value_type: RecordType,
+        max_parallelism: int,
+        namespaced: bool,
+    ) -> None:
+        super().__init__(name, form, key_type, max_parallelism, value_type=value_type, namespaced=namespaced)
+        self._namespaced = namespaced
+        key = [*([(NAMESPACE, INT)] if namespaced else []), *self._key_columns()]
+        self._puts = Layout([*key, (VALUE, value_type)])
+        self._keys = Layout(key)
+        self._drops = Layout([(NAMESPACE, INT)])
+        self._spaces: dict[int, dict[Any, Held]] = {}
+        self._dropped: dict[int, None] = {}
+
+    def spaces(self) -> KeysView[int]:
+        """The namespaces that hold something, or did."""
+        return self._spaces.keys()
+
+    def all_keys(self) -> list[Any]:
+        """The keys of a table without namespaces."""
+        return list(self._spaces.get(ONLY, ()))
+
+    def drop(self, namespace: int) -> dict[Any, Held]:
+        """Removes a namespace and gives what it held."""
+        self._forget(namespace)
+        self._dropped[namespace] = None
+        return self._spaces.pop(namespace, {})
+
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
+        match kind:
+            case Kind.DROP:
+                for namespace in self._drops.decode(payload)[0]:
+                    self._apply_drop(namespace, taking)
+            case Kind.PUT:
+                *namespaces, _, keys, values = self._puts.with_values_of(written).decode(payload, taking)
+                self._apply_puts(namespaces[0] if namespaces else None, keys, values)
+            case _:
+                raise self._refuse(kind)
+
+    def _forget(self, namespace: int) -> None:
+        """What was noted of the namespace's changes counts for nothing."""
+        raise NotImplementedError
+
+    def _apply_puts(self, namespaces: list[int] | None, keys: list[Any], values: list[Any]) -> None:
+        raise NotImplementedError
+
+    def _apply_drop(self, namespace: int, taking: Taking | None) -> None:
+        space = self._spaces.get(namespace)
+        if space is None:
+            return
+        if taking is not None:
+            # Only what its writer had: others that are taken in may still have the namespace.
+            limit, written = self._max_parallelism, taking.written
+            for key in [key for key in space if key_group_of(key, limit) in written]:
+                del space[key]
+        if taking is None or not space:
+            del self._spaces[namespace]
+
+    def _apply_removals(self, payload: bytes, taking: Taking | None) -> None:
+        *namespaces, _, keys = self._keys.decode(payload, taking)
+        of = namespaces[0] if namespaces else [ONLY] * len(keys)
+        for namespace, key in zip(of, keys, strict=True):
+            self._spaces.get(namespace, {}).pop(key, None)
+
+    def _drop_changes(self) -> Iterator[Change]:
+        """To be written first: a namespace that was dropped may have been begun anew since."""
+        if self._dropped:
+            yield Change(Kind.DROP, self._drops.encode([list(self._dropped)]))
+            self._dropped = {}
+
+    def _removal_change(self, kind: Kind, removed: Iterable[tuple[int, Any]]) -> Change:
+        namespaces, keys = map(list, zip(*removed, strict=True))
+        return Change(kind, self._keys.encode(self._with_key(namespaces, self._groups(keys), keys)))
+
+    def _with_key(self, namespaces: list[int], groups: list[int], keys: list[Any]) -> list[Sequence[Any]]:
+        return [namespaces, groups, keys] if self._namespaced else [groups, keys]
+
+    def _copy(self, copy: Callable[[Held], Held]) -> dict[Any, Any]:
+        copied = {
+            namespace: {key: copy(held) for key, held in space.items()}
+            for namespace, space in self._spaces.items()
+            if space
+        }
+        return copied if self._namespaced else copied.get(ONLY, {})

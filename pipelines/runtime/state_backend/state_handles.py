@@ -1,0 +1,233 @@
+"""What a user's function holds: value, list and map of the key at hand, and broadcast state (functions/state.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
+
+from ...functions import (
+    BroadcastState,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReadOnlyBroadcastState,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from .broadcast_table import BroadcastTable
+from .keyed_state_backend import KeyedStateBackend
+from .list_table import ListTable
+from .map_table import MapTable
+from .value_table import ValueTable
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+_MISSING: Final = object()
+
+
+class TableValueState(ValueState[T]):
+    """A value in a table."""
+
+    def __init__(self, backend: KeyedStateBackend, table: ValueTable, default: T | None) -> None:
+        self._backend = backend
+        self._table = table
+        self._default = default
+
+    def value(self) -> T | None:
+        found = self._table.space().get(self._backend.current_key, _MISSING)
+        return self._default if found is _MISSING else found
+
+    def update(self, value: T) -> None:
+        self._table.put(self._backend.current_key, value)
+
+    def clear(self) -> None:
+        self._table.remove(self._backend.current_key)
+
+    def all_keys(self) -> list[Any]:
+        """The keys that have one."""
+        return self._table.all_keys()
+
+
+class TableListState(ListState[T]):
+    """A list in a table."""
+
+    def __init__(self, backend: KeyedStateBackend, table: ListTable) -> None:
+        self._backend = backend
+        self._table = table
+
+    def __iter__(self) -> Iterator[T]:
+        # Of a copy: the function may append while it iterates.
+        return iter(list(self._table.get(self._backend.current_key)))
+
+    def add(self, value: T) -> None:
+        self._table.extend(self._backend.current_key, (value,))
+
+    def add_all(self, values: Iterable[T]) -> None:
+        self._table.extend(self._backend.current_key, list(values))
+
+    def update(self, values: Iterable[T]) -> None:
+        self._table.replace(self._backend.current_key, values)
+
+    def clear(self) -> None:
+        self._table.replace(self._backend.current_key, ())
+
+    def all_keys(self) -> list[Any]:
+        """The keys that have one."""
+        return self._table.all_keys()
+
+
+class TableMapState(MapState[K, V]):
+    """A dictionary in a table."""
+
+    def __init__(self, backend: KeyedStateBackend, table: MapTable) -> None:
+        self._backend = backend
+        self._table = table
+
+    def __getitem__(self, item: K) -> V:
+        value: V = self._table.get(self._backend.current_key)[item]
+        return value
+
+    def __setitem__(self, item: K, value: V) -> None:
+        self._table.put(self._backend.current_key, item, value)
+
+    def __delitem__(self, item: K) -> None:
+        self._table.remove(self._backend.current_key, item)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(list(self._table.get(self._backend.current_key)))
+
+    def __len__(self) -> int:
+        return len(self._table.get(self._backend.current_key))
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._table.get(self._backend.current_key)
+
+    def clear(self) -> None:
+        self._table.clear(self._backend.current_key)
+
+    def all_keys(self) -> list[Any]:
+        """The keys that have one."""
+        return self._table.all_keys()
+
+
+_TableState = TableValueState[Any] | TableListState[Any] | TableMapState[Any, Any]
+
+
+class KeyedStates:
+    """What a keyed operator puts into its function's context: states of a backend, by descriptor."""
+
+    def __init__(self, backend: KeyedStateBackend) -> None:
+        self._backend = backend
+
+    def get_state(self, descriptor: ValueStateDescriptor[T]) -> TableValueState[T]:
+        """Raises ValueError where the name is taken by another form of state."""
+        table = self._backend.value_table(descriptor.name, descriptor.record_type)
+        return TableValueState(self._backend, table, descriptor.default)
+
+    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> TableListState[T]:
+        """Raises ValueError where the name is taken by another form of state."""
+        table = self._backend.list_table(descriptor.name, descriptor.record_type)
+        return TableListState(self._backend, table)
+
+    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> TableMapState[K, V]:
+        """Raises ValueError where the name is taken by another form of state."""
+        table = self._backend.map_table(
+            descriptor.name, descriptor.key_record_type, descriptor.value_record_type
+        )
+        return TableMapState(self._backend, table)
+
+    def for_each_key(self, descriptor: StateDescriptor, function: Callable[[Any, Any], object]) -> None:
+        """Calls `function(key, state)` for each key that has something in the state. Raises ValueError, TypeError."""
+        backend, state = self._backend, self._state_of(descriptor)
+        before = backend.current_key
+        try:
+            for key in state.all_keys():
+                backend.current_key = key
+                function(key, state)
+        finally:
+            backend.current_key = before
+
+    def _state_of(self, descriptor: StateDescriptor) -> _TableState:
+        match descriptor:
+            case ValueStateDescriptor():
+                return self.get_state(descriptor)
+            case ListStateDescriptor():
+                return self.get_list_state(descriptor)
+            case MapStateDescriptor():
+                return self.get_map_state(descriptor)
+            case _:
+                raise TypeError(f"it needs the descriptor of a keyed state, not {descriptor!r}")
+
+
+class NoKey:
+    """The key at hand while a broadcast record is processed: there is none, so that keyed state can't be used."""
+
+    def __hash__(self) -> int:
+        raise TypeError(
+            "there is no key at hand in process_broadcast_element: use context.apply_to_keyed_state for state of keys,"
+            " and register timers in process_element"
+        )
+
+
+class TableReadOnlyBroadcastState(ReadOnlyBroadcastState[K, V]):
+    """A broadcast dictionary in a table, for the first stream's records."""
+
+    def __init__(self, table: BroadcastTable) -> None:
+        self._table = table
+
+    def __getitem__(self, item: K) -> V:
+        value: V = self._table.items()[item]
+        return value
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(list(self._table.items()))
+
+    def __len__(self) -> int:
+        return len(self._table.items())
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._table.items()
+
+    def __setitem__(self, item: K, value: V) -> None:
+        raise self._refuse()
+
+    def __delitem__(self, item: K) -> None:
+        raise self._refuse()
+
+    def _refuse(self) -> TypeError:
+        return TypeError(
+            "broadcast state can only be read here: change it in process_broadcast_element, so that every subtask does"
+        )
+
+
+class TableBroadcastState(BroadcastState[K, V]):
+    """A broadcast dictionary in a table, for the broadcast records."""
+
+    def __init__(self, table: BroadcastTable) -> None:
+        self._table = table
+
+    def __getitem__(self, item: K) -> V:
+        value: V = self._table.items()[item]
+        return value
+
+    def __setitem__(self, item: K, value: V) -> None:
+        self._table.put_item(item, value)
+
+    def __delitem__(self, item: K) -> None:
+        self._table.remove_item(item)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(list(self._table.items()))
+
+    def __len__(self) -> int:
+        return len(self._table.items())
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._table.items()
+
+    def clear(self) -> None:
+        self._table.remove_all()

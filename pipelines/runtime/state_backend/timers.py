@@ -1,0 +1,132 @@
+"""Timers: for each key, times at which it wants to be called.
+
+They fire in the order of (time, canonical form of the key): the same order in every process, after every restore. Two
+timers of one key and time are one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
+
+from ...graph.key_groups import key_bytes
+from ...types import RecordType
+from ..records.buffers import END_OF_TIME
+from .changelog import Change, Kind
+from .table import INT, Layout, StateTable
+from .type_coverage import Taking
+
+Timer = tuple[int, Any]
+"""Time (ms) and key."""
+
+
+class TimerTable(StateTable):
+    """The timers of one time domain."""
+
+    def __init__(self, name: str, key_type: RecordType, max_parallelism: int) -> None:
+        super().__init__(name, "timer", key_type, max_parallelism)
+        self._entries = Layout([*self._key_columns(), ("time", INT)])
+        self._timers: set[Timer] = set()
+        # Of a timer that was deleted, the entry stays in the heap until its time comes or the heap is made anew. The
+        # number keeps keys from being compared.
+        self._heap: list[tuple[int, bytes, int, Any]] = []
+        self._number = count()
+        self._touched: dict[Timer, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def register(self, key: Any, time: int) -> bool:
+        """Adds a timer; False where there is one. Raises UnstableKey."""
+        timer = time, key
+        if timer in self._timers:
+            return False
+        self._add(timer)
+        self._touched[timer] = None
+        return True
+
+    def delete(self, key: Any, time: int) -> None:
+        """Removes a timer, if there is one."""
+        timer = time, key
+        if timer in self._timers:
+            self._timers.remove(timer)
+            self._touched[timer] = None
+            if len(self._heap) > 2 * len(self._timers) + 64:
+                self._sweep()
+
+    def pop_due(self, time: int) -> Timer | None:
+        """Removes and gives the first timer that is not after this time; None where there is none."""
+        heap = self._heap
+        while heap and heap[0][0] <= time:
+            at, _, _, key = heapq.heappop(heap)
+            timer = at, key
+            if timer in self._timers:
+                self._timers.remove(timer)
+                self._touched[timer] = None
+                return timer
+        return None
+
+    @property
+    def next_time(self) -> int:
+        """When the first timer is due (ms); END_OF_TIME where there is none."""
+        heap = self._heap
+        while heap and (heap[0][0], heap[0][3]) not in self._timers:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else END_OF_TIME
+
+    def clear(self) -> None:
+        """Removes all timers."""
+        self._touched.update(dict.fromkeys(self._timers))
+        self._timers.clear()
+        self._heap.clear()
+
+    def take_changes(self) -> Iterator[Change]:
+        touched, self._touched = self._touched, {}
+        for kind, timers in (
+            (Kind.REMOVE, [timer for timer in touched if timer not in self._timers]),
+            (Kind.PUT, [timer for timer in touched if timer in self._timers]),
+        ):
+            if timers:
+                times, keys = map(list, zip(*timers, strict=True))
+                yield Change(kind, self._entries.encode([self._groups(keys), keys, times]))
+
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
+        _, keys, times = self._entries.decode(payload, taking)
+        timers = list(zip(times, keys, strict=True))
+        match kind:
+            case Kind.PUT:
+                for timer in timers:
+                    if timer not in self._timers:
+                        self._add(timer)
+            case Kind.REMOVE:
+                self._timers.difference_update(timers)
+                if len(self._heap) > 2 * len(self._timers) + 64:
+                    self._sweep()
+            case _:
+                raise self._refuse(kind)
+
+    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+        keys = [key for _, key in self._timers]
+        return self._entries, [self._groups(keys), keys, [time for time, _ in self._timers]]
+
+    def snapshot(self) -> set[Timer]:
+        """(time, key) of each."""
+        return set(self._timers)
+
+    def _add(self, timer: Timer) -> None:
+        time, key = timer
+        heapq.heappush(self._heap, (time, key_bytes(key), next(self._number), key))
+        self._timers.add(timer)
+
+    def _sweep(self) -> None:
+        kept: dict[Timer, tuple[int, bytes, int, Any]] = {}
+        for entry in self._heap:
+            timer = entry[0], entry[3]
+            if timer in self._timers:
+                kept[timer] = entry
+        self._heap = list(kept.values())
+        heapq.heapify(self._heap)

@@ -1,0 +1,101 @@
+"""One value for each key, in one namespace or in many (windows)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from ...types import RecordType
+from .changelog import Change, Kind
+from .namespaced_table import ONLY, SpacedTable
+from .table import Layout
+from .type_coverage import Taking
+
+Space = dict[Any, Any]
+_MISSING: Final = object()
+
+
+class ValueTable(SpacedTable[Any]):
+    """Namespace -> key -> value."""
+
+    def __init__(
+        self, name: str, key_type: RecordType, value_type: RecordType, max_parallelism: int, namespaced: bool
+    ) -> None:
+        super().__init__(name, "value", key_type, value_type, max_parallelism, namespaced)
+        self._touched: dict[int, dict[Any, None]] = {}
+
+    def space(self, namespace: int = ONLY) -> Space:
+        """The values of a namespace by key: to be changed in place, and then to be `touch`ed."""
+        space = self._spaces.get(namespace)
+        if space is None:
+            space = self._spaces[namespace] = {}
+        return space
+
+    def touch(self, keys: Iterable[Any], namespace: int = ONLY) -> None:
+        """Notes that the values of these keys have changed."""
+        touched = self._touched.get(namespace)
+        if touched is None:
+            touched = self._touched[namespace] = {}
+        touched.update(dict.fromkeys(keys))
+
+    def put(self, key: Any, value: Any, namespace: int = ONLY) -> None:
+        """Sets a value."""
+        self.space(namespace)[key] = value
+        self.touch((key,), namespace)
+
+    def remove(self, key: Any, namespace: int = ONLY) -> None:
+        """Removes a value, if there is one."""
+        if self.space(namespace).pop(key, _MISSING) is not _MISSING:
+            self.touch((key,), namespace)
+
+    def take_changes(self) -> Iterator[Change]:
+        yield from self._drop_changes()
+        touched, self._touched = self._touched, {}
+        removed: list[tuple[int, Any]] = []
+        namespaces: list[int] = []
+        keys: list[Any] = []
+        values: list[Any] = []
+        for namespace, of_space in touched.items():
+            space = self._spaces.get(namespace, {})
+            before = len(keys)
+            for key in of_space:
+                value = space.get(key, _MISSING)
+                if value is _MISSING:
+                    removed.append((namespace, key))
+                else:
+                    keys.append(key)
+                    values.append(value)
+            namespaces.extend([namespace] * (len(keys) - before))
+        if removed:
+            yield self._removal_change(Kind.REMOVE, removed)
+        if keys:
+            columns = self._with_key(namespaces, self._groups(keys), keys)
+            yield Change(Kind.PUT, self._puts.encode([*columns, values]))
+
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
+        if kind is Kind.REMOVE:
+            self._apply_removals(payload, taking)
+        else:
+            super().apply(kind, payload, taking, written)
+
+    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+        namespaces = [namespace for namespace, space in self._spaces.items() for _ in space]
+        keys = [key for space in self._spaces.values() for key in space]
+        values = [value for space in self._spaces.values() for value in space.values()]
+        return self._puts, [*self._with_key(namespaces, self._groups(keys), keys), values]
+
+    def snapshot(self) -> dict[Any, Any]:
+        """Key -> value, or namespace -> key -> value."""
+        return self._copy(lambda value: value)
+
+    def _forget(self, namespace: int) -> None:
+        self._touched.pop(namespace, None)
+
+    def _apply_puts(self, namespaces: list[int] | None, keys: list[Any], values: list[Any]) -> None:
+        if namespaces is None:
+            self.space().update(zip(keys, values, strict=True))
+        else:
+            for namespace, key, value in zip(namespaces, keys, values, strict=True):
+                self.space(namespace)[key] = value

@@ -1,0 +1,63 @@
+"""The thread in which parts of checkpoints get to storage, beside the task's work; it tells what has become of each.
+
+A part is told before whatever its task tells afterwards: a task that ends waits here first, since a subtask that has
+finished and not acknowledged counts as one that had finished before the checkpoint.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from .....infra import threads
+from .....infra.storage.errors import CheckpointError
+from ...common.failures import TaskError, describe, shortened
+from ...common.protocol import Acknowledged, Declined, Notice
+from .subtask_snapshot import Part
+
+_MOST_WAITING: Final = 4
+"""Parts: each may hold as much in flight as checkpointing.LIMIT."""
+
+
+class CheckpointIO:
+    """Of one attempt. `notify` is called from the thread, which is started when there is something for it to do."""
+
+    def __init__(self, notify: Callable[[Notice], None]) -> None:
+        self._notify = notify
+        self._parts: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def finish(self, part: Part) -> None:
+        """Writes a part, and acknowledges or declines it; returns at once.
+
+        Where storage is slow, parts of checkpoints that are over may still wait: behind a few of them it is declined.
+        """
+        if self._parts.qsize() >= _MOST_WAITING:
+            reason = f"{_MOST_WAITING} checkpoints wait to be written before it: storage is too slow"
+            self._notify(Declined(part.checkpoint_id, reason))
+            return
+        if self._thread is None:
+            self._thread = threads.Thread(target=self._work, name="checkpoint-io")
+            self._thread.start()
+        self._parts.put(part)
+
+    def drain(self) -> None:
+        """Returns when everything is told; nothing may follow."""
+        if self._thread is not None:
+            self._parts.put(None)
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (part := self._parts.get()) is not None:
+            self._notify(_finished(part))
+
+
+def _finished(part: Part) -> Notice:
+    try:
+        return Acknowledged(part.checkpoint_id, *part.finish())
+    except (CheckpointError, TaskError) as error:
+        return Declined(part.checkpoint_id, shortened(str(error)))
+    except Exception as error:
+        return Declined(part.checkpoint_id, describe(error))

@@ -1,0 +1,63 @@
+"""How a stop-with-savepoint ends a subtask, or lets it go on.
+
+Behind the cut its sources are frozen: they take nothing in, and time stands still. When the savepoint is confirmed the
+task ends, and nothing that it holds back is due by that; when it is aborted, what came in meanwhile is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...common.failures import ProgressLost, TaskError
+from ..input.barrier_handler import LIMIT
+
+
+class Stop:
+    """Of one attempt; at first nothing stops it."""
+
+    def __init__(self) -> None:
+        self.savepoint: int | None = None
+        """The one that stops the task when it is confirmed."""
+        self.stopped = False
+        """Whether that is so; or senders have been stopped, all of them."""
+        self.drained = False
+        """Whether the savepoint has brought time to its end."""
+        self._waiting: list[Callable[[], None]] = []
+        self._waiting_bytes = 0
+        self._refused = False
+        """Whether input was dropped that came while the task was stopping."""
+
+    def wait(self, take: Callable[[], None], size: int) -> None:
+        """Keeps input of so many bytes until it is known whether the task stops."""
+        self._waiting_bytes += size
+        if self._waiting_bytes > LIMIT:
+            self._refused = True
+            self._waiting.clear()
+        if not self._refused:
+            self._waiting.append(take)
+
+    def confirm(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete."""
+        if self.savepoint == checkpoint_id:
+            self.stopped = True
+
+    def abort(self, checkpoint_id: int) -> list[Callable[[], None]] | None:
+        """The checkpoint will not be completed: what waited for it, if that is what was to stop the task.
+
+        Raises TaskError where the task has come too far towards its stop to go on: another attempt does, or for
+        ProgressLost, where time was brought to its end, the job from an earlier checkpoint.
+        """
+        if self.savepoint != checkpoint_id or self.stopped:
+            return None
+        self.savepoint = None
+        if self.drained:
+            raise ProgressLost(
+                f"savepoint {checkpoint_id}, with which the job was to be drained, was aborted after its time had come"
+                " to its end: the job has to go back to a checkpoint"
+            )
+        if self._refused:
+            raise TaskError(
+                f"savepoint {checkpoint_id} was aborted: the source begins again where it stopped"
+            )
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        return waiting

@@ -1,0 +1,191 @@
+"""What a subtask does for checkpoints: its cuts, and its parts in them until they can be acknowledged.
+
+A *cut* is not a commit: it says where in the transaction a checkpoint ends (checkpointing.py has when). What was done
+before is flushed, the barrier follows it on every channel, and a marker follows the changes of state in the changelog.
+While barriers are being aligned nothing is committed: some of what was taken lies behind what is held back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from .....schemas.types import OperatorState
+from ...common.deployment import Checkpoint
+from ...operators.chain import OperatorChain
+from ..input.barrier_handler import (
+    Action,
+    Channel,
+    Checkpointing,
+    Complete,
+    Decline,
+    Held,
+    Pending,
+    Release,
+    TakeCut,
+)
+from ..input.input_gate import InputGate
+from ..state.subtask_state import KeptState
+from .stop_with_savepoint import Stop
+from .subtask_output import Output
+from .subtask_snapshot import Owner, Part
+
+
+class Cuts:
+    """Of one attempt."""
+
+    def __init__(
+        self,
+        *,
+        chain: OperatorChain,
+        output: Output,
+        kept: KeptState,
+        stop: Stop,
+        gate: InputGate | None,
+        owner: Owner,
+        inline: Callable[[], Mapping[str, OperatorState]],
+        take: Callable[[Held], None],
+        over: int,
+        aligned_inputs: frozenset[int],
+    ) -> None:
+        """`inline`: state that travels in the acknowledgement; `take`: of what was held back, as if it came now.
+
+        `over`: the newest checkpoint that is known to be complete. `aligned_inputs`: see checkpointing.py.
+        """
+        self._chain = chain
+        self._output = output
+        self._kept = kept
+        self._stop = stop
+        self._gate = gate
+        self._owner = owner
+        self._inline = inline
+        self._take = take
+        self._checkpoints = Checkpointing(over, aligned_inputs=aligned_inputs)
+        self._parts: list[Part] = []
+        """Cut, and not yet both complete and committed."""
+        self._uncommitted = 0
+        """How many of them the open transaction holds."""
+        self._declined: list[Decline] = []
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether no barriers are being aligned."""
+        return not self._checkpoints.aligning
+
+    @property
+    def aligns_savepoint(self) -> bool:
+        """Whether barriers of a savepoint are being aligned."""
+        return self._checkpoints.aligns_savepoint
+
+    @property
+    def commit_due(self) -> bool:
+        """Whether a checkpoint waits for a commit, and it is possible."""
+        return self._uncommitted > 0 and self.may_commit
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The ids of what waits for barriers."""
+        return self._checkpoints.pending
+
+    def holds(self, channel: Channel) -> bool:
+        """Whether what the sender sends is for `hold`."""
+        return self._checkpoints.active and self._checkpoints.holds(channel)
+
+    def hold(self, held: Held) -> None:
+        """Keeps a buffer until the cut."""
+        self._do(self._checkpoints.hold(held))
+
+    def capture(self, channel: Channel, data: bytes) -> None:
+        """A buffer with records is about to be processed."""
+        if self._checkpoints.active:
+            self._do(self._checkpoints.capture(channel, data))
+
+    def barrier(self, channel: Channel, checkpoint: Checkpoint) -> None:
+        """A sender's barrier, which is not held back."""
+        self._do(self._checkpoints.barrier(channel, checkpoint, self._unended(), _microseconds()))
+
+    def sender_ended(self, channel: Channel) -> None:
+        """It counts as if it had given every barrier."""
+        if self._checkpoints.active:
+            self._do(self._checkpoints.ended(channel, _microseconds()))
+
+    def trigger(self, checkpoint: Checkpoint) -> None:
+        """Begins a checkpoint, as a subtask without senders, or whose senders have ended or are ending."""
+        self._do(self._checkpoints.trigger(checkpoint, self._unended(), _microseconds()))
+
+    def abort(self, checkpoint_id: int) -> None:
+        """The checkpoint will not be completed: what was held back for it goes on."""
+        self._parts = [part for part in self._parts if part.checkpoint_id != checkpoint_id or part.complete]
+        self._do(self._checkpoints.abort(checkpoint_id))
+
+    def end(self) -> None:
+        """The input has ended: what still waits for barriers has no part of this subtask."""
+        for number in self._checkpoints.pending:
+            self._do(self._checkpoints.abort(number))
+
+    def give_up_aligning(self, reason: str) -> None:
+        """What waits for barriers to be cut is declined, and what was held back goes on."""
+        self._do(self._checkpoints.give_up_aligning(reason))
+
+    def committed(self) -> None:
+        """The transaction has been."""
+        if self._uncommitted:
+            self._uncommitted = 0
+            for part in self._parts:
+                part.committed = True
+
+    def take_parts(self) -> list[Part]:
+        """Parts whose barriers have all come and whose cut is committed, each once."""
+        if not self._parts:
+            return []
+        ready = [part for part in self._parts if part.committed and part.complete]
+        self._parts = [part for part in self._parts if not (part.committed and part.complete)]
+        return ready
+
+    def take_declined(self) -> list[Decline]:
+        """Checkpoints that the subtask has no part in, each once."""
+        declined, self._declined = self._declined, []
+        return declined
+
+    def _unended(self) -> frozenset[Channel]:
+        return frozenset() if self._gate is None else self._gate.unended
+
+    def _do(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case TakeCut(pending):
+                    self._cut(pending)
+                case Complete(pending):
+                    for part in self._parts:
+                        part.complete = part.complete or part.pending is pending
+                case Decline(checkpoint_id):
+                    self._declined.append(action)
+                    self._parts = [part for part in self._parts if part.checkpoint_id != checkpoint_id]
+                case Release(held):
+                    for each in held:
+                        self._take(each)
+
+    def _cut(self, pending: Pending) -> None:
+        """What has been processed by now is the checkpoint's; see the head of this file."""
+        began = time.monotonic_ns()
+        checkpoint = pending.checkpoint
+        if checkpoint.options.drains:
+            self._stop.drained = True
+            self._chain.finish()
+        self._output.flush()
+        self._output.barrier(checkpoint)
+        part = Part(self._owner, pending, self._inline())
+        self._output.mark(checkpoint.checkpoint_id, part.marked)
+        if self._kept.writer is not None:
+            part.state = self._kept.writer.cut(checkpoint.options)
+        self._parts.append(part)
+        self._uncommitted += 1
+        self._output.dirty = True
+        if checkpoint.options.stops:
+            self._stop.savepoint = checkpoint.checkpoint_id
+            part.accumulators = self._kept.counted
+        part.sync_duration = (time.monotonic_ns() - began) // 1000
+
+
+def _microseconds() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,1 @@
+"""What a subtask reads: the InputGate, positions, barriers, sources."""

@@ -1,0 +1,64 @@
+"""Records that are too large for one buffer, which arrive as fragments, until they are whole.
+
+The fragments of a record are consecutive buffers of one sender and lie in one transaction of it: when the first one can
+be read, the others are in the channel too. A record counts when its last fragment has come. Until then nothing is
+committed, so that no position lies within a record; a checkpoint that is cut meanwhile has the record in flight.
+
+Spark's workers pass fragments on as they are. The stateless prefix, which sees all other records there, is applied here
+to what is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .....schemas.types import OperatorConfig
+from ...operators.chain import Line
+from ...operators.factory import build_prefix
+from ...records.buffers import HEADER_SIZE, BufferCodec, Header, whole_of
+from .barrier_handler import Channel
+
+
+class Fragments:
+    """Of the inputs of one attempt."""
+
+    def __init__(
+        self, before: Sequence[BufferCodec], behind: Sequence[BufferCodec], prefix: Sequence[OperatorConfig]
+    ) -> None:
+        """`before`, `behind`: by input, of what its senders send and of what the prefix makes of that."""
+        self._before = before
+        self._behind = behind
+        self._configs = prefix
+        self._prefix: Line | None = None
+        self._parts: dict[Channel, list[bytes]] = {}
+
+    @property
+    def has_partial_record(self) -> bool:
+        """Whether the first fragment of a record has come, and the last has not."""
+        return bool(self._parts)
+
+    def take(self, channel: Channel, header: Header, data: bytes) -> bytes | None:
+        """The next fragment of a sender; the whole buffer, behind the prefix, where it is the last.
+
+        Raises UserCodeError where the prefix does.
+        """
+        parts = self._parts.setdefault(channel, [])
+        parts.append(data[HEADER_SIZE:])
+        if not header.last_fragment:
+            return None
+        del self._parts[channel]
+        whole = whole_of(header, parts)
+        if not self._configs:
+            return whole
+        if self._prefix is None:
+            self._prefix = build_prefix(self._configs, self._before[channel[0]].record_type)
+            self._prefix.open()
+        found, batch = self._before[channel[0]].decode(whole)
+        made = self._prefix.process(batch)
+        with self._prefix.typed():
+            return self._behind[channel[0]].encode(found, made)
+
+    def close(self) -> None:
+        """Closes the prefix. Raises UserCodeError."""
+        if self._prefix is not None:
+            self._prefix.close()

@@ -1,0 +1,26 @@
+"""From an OperatorConfig to the source that it asks for."""
+
+from __future__ import annotations
+
+from ......schemas.types import OperatorConfig
+from .....graph.operators import OperatorKind
+from .collection import CollectionSource
+from .files import FilesSource
+from .generator import GeneratorSource
+from .socket_text import SocketTextSource
+from .source import Source
+
+
+def build_source(config: OperatorConfig) -> Source:
+    """A source that a StreamTask reads. Raises UserCodeError, ValueError, msgspec.ValidationError."""
+    match OperatorKind(config.kind):
+        case OperatorKind.SOCKET_TEXT_STREAM:
+            return SocketTextSource.of(config)
+        case OperatorKind.COLLECTION:
+            return CollectionSource(config)
+        case OperatorKind.FILES:
+            return FilesSource(config)
+        case OperatorKind.GENERATOR:
+            return GeneratorSource(config)
+        case kind:
+            raise ValueError(f"operator {config.name!r} of kind {kind} is no source that a StreamTask reads")

@@ -1,0 +1,51 @@
+"""from_collection: records that travel with the program. The position is how many have been given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from ......schemas.types import OperatorConfig
+from ....operators.user_functions import load
+from ....records.batch import Batch
+from .source import Polled, Source, SourceSetup
+
+
+class CollectionSource(Source):
+    """The records in their order, from one subtask."""
+
+    def __init__(self, config: OperatorConfig) -> None:
+        records: Any
+        (records,) = load(config)
+        self._records: list[Any] = records
+        self._given = self._said = self._polled_from = 0
+
+    def restore(self, message: bytes) -> None:
+        self._given = self._said = msgspec.msgpack.decode(message, type=int)
+
+    def open(self, setup: SourceSetup) -> None:
+        self._setup = setup
+
+    def poll(self, limit: int) -> Polled:
+        self._polled_from = self._given
+        values = self._records[self._given : self._given + limit]
+        self._given += len(values)
+        ended = self._given == len(self._records)
+        if not values:
+            return Polled(ended=ended)
+        return Polled(Batch.of_rows(pa.repeat(self._setup.wall_clock(), len(values)), values), ended=ended)
+
+    def place(self, index: int | None) -> str | None:
+        return None if index is None else f"index {self._polled_from + index} of the collection"
+
+    def take_changes(self) -> Iterable[bytes]:
+        if self._given != self._said:
+            self._said = self._given
+            yield msgspec.msgpack.encode(self._given)
+
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        if self._said:
+            yield None, msgspec.msgpack.encode(self._said)

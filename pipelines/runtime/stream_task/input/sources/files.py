@@ -1,0 +1,246 @@
+"""The file source: bounded, exact, and without anybody to hand out the work.
+
+What the paths name is listed once, before the first record, and the list is kept in the changelog: a restarted subtask
+reads the same files. Split k of a file belongs to the subtask (hash of its path + k) % parallelism, so that subtasks
+that list at different times never read a split twice, and share large files evenly. The position is a file, a split,
+and how many of its records have been given.
+
+After a change of parallelism, what each old subtask had still to read of its list is a *share*, and its splits are
+divided by the same rule among the new ones.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ......schemas.types import OperatorConfig
+from .....types import PICKLED, RecordType
+from ....operators.files.avro_reader import AvroReader
+from ....operators.files.file_reader import FileReader, Piece
+from ....operators.files.parquet_reader import ParquetReader
+from ....operators.files.source_storage import FoundFile, list_files
+from ....operators.files.text_reader import TextReader
+from ....state_backend.stateful import Origin
+from .source import Polled, Source, SourceSetup
+
+_SHARE: Final = b"S"
+_LISTED: Final = b"L"
+_POSITION: Final = b"P"
+_LISTED_AT_ONCE: Final = 2_000
+"""Files in one message of the changelog, which may hold a mebibyte."""
+
+
+class FileParameters(msgspec.Struct, frozen=True):
+    """As OperatorConfig.parameters has them."""
+
+    paths: list[str]
+    format: Literal["text", "avro", "parquet"]
+    columns: list[str] | None = None
+    output_type: Any = None
+
+
+class _Position(msgspec.Struct, frozen=True, array_like=True):
+    file: int
+    split: int
+    records: int
+    share: int = 0
+
+
+class _Owner(msgspec.Struct, frozen=True, array_like=True):
+    """A subtask among so many."""
+
+    subtask: int
+    parallelism: int
+
+    def first(self, path: str) -> int:
+        """The first split of a file that is its own; the others follow at steps of the parallelism."""
+        return (self.subtask - zlib.crc32(path.encode())) % self.parallelism
+
+
+class _Share(msgspec.Struct, frozen=True, array_like=True):
+    """Files, of which the splits are read that belong to all of the owners, from a file, split and record on."""
+
+    owners: tuple[_Owner, ...]
+    file: int = 0
+    split: int = 0
+    records: int = 0
+
+
+class _State:
+    """What is to be read, and how far that has come."""
+
+    def __init__(self) -> None:
+        self.shares: list[_Share] = []
+        self.files: list[list[FoundFile]] = []
+        self.position = _Position(0, 0, 0)
+
+    def apply(self, message: bytes, owner: _Owner) -> None:
+        """Takes back a message. Raises ValueError. `owner`: who wrote it."""
+        match message[:1]:
+            case b"S":
+                self.add(msgspec.msgpack.decode(message[1:], type=_Share), [])
+            case b"L":
+                if not self.shares:
+                    self.add(_Share((owner,)), [])
+                self.files[-1] += msgspec.msgpack.decode(message[1:], type=list[FoundFile])
+            case b"P":
+                self.position = msgspec.msgpack.decode(message[1:], type=_Position)
+            case kind:
+                raise ValueError(f"the changelog holds a message of unknown kind {kind!r}")
+
+    def add(self, share: _Share, files: list[FoundFile]) -> None:
+        """More to read, behind the rest."""
+        self.shares.append(share)
+        self.files.append(files)
+        if len(self.shares) == 1:
+            self.position = _Position(share.file, share.split, share.records)
+
+    def left(self) -> Iterator[tuple[_Share, list[FoundFile]]]:
+        """What is still to be read."""
+        at = self.position
+        for index in range(at.share, len(self.shares)):
+            share = self.shares[index]
+            if index == at.share:
+                share = _Share(share.owners, at.file, at.split, at.records)
+            yield share, self.files[index]
+
+    def messages(self) -> Iterator[bytes]:
+        """All of it, for `apply`."""
+        for share, files in zip(self.shares, self.files, strict=True):
+            yield _SHARE + msgspec.msgpack.encode(share)
+            for start in range(0, len(files), _LISTED_AT_ONCE):
+                yield _LISTED + msgspec.msgpack.encode(files[start : start + _LISTED_AT_ONCE])
+        if self.shares:
+            yield _POSITION + msgspec.msgpack.encode(self.position)
+
+
+class FilesSource(Source):
+    """The splits of one subtask, in the order of the paths' names."""
+
+    def __init__(self, config: OperatorConfig) -> None:
+        parameters = msgspec.convert(json.loads(config.parameters), FileParameters)
+        form = parameters.output_type
+        self._parameters = parameters
+        self._record_type = PICKLED if form is None else RecordType.from_json(form)
+        self._reader = self._reader_for(parameters)
+        self._state = _State()
+        self._origins: dict[Origin, _State] = {}
+        self._origin: Origin | None = None
+        self._restored: list[bytes] = []
+        self._said_listed = False
+        self._said_position = self._state.position
+        self._piece = Piece(rows=[])
+        self._polled_from: _Position | None = None
+        self._taken = 0
+
+    def restore(self, message: bytes) -> None:
+        if self._origin is None:
+            self._restored.append(message)
+        else:
+            owner = _Owner(self._origin.subtask_index, self._origin.parallelism)
+            self._origins.setdefault(self._origin, _State()).apply(message, owner)
+
+    def restore_from(self, origin: Origin | None) -> None:
+        self._origin = origin
+
+    def open(self, setup: SourceSetup) -> None:
+        self._setup = setup
+        state = self._state
+        own = _Owner(setup.context.subtask_index, setup.context.parallelism)
+        for origin in self._origins.values():
+            for share, files in origin.left():
+                state.add(msgspec.structs.replace(share, owners=(*share.owners, own)), files)
+        for message in self._restored:
+            state.apply(message, own)
+        self._said_listed = bool(state.shares)
+        if not state.shares:
+            found = (file for path in self._parameters.paths for file in list_files(path))
+            state.add(_Share((own,)), list({file.path: file for file in found}.values()))
+        self._said_position = state.position
+        self._pieces = self._read()
+
+    def poll(self, limit: int) -> Polled:
+        if self._taken == len(self._piece):
+            piece = next(self._pieces, None)
+            if piece is None:
+                return Polled(ended=True)
+            self._piece, self._taken = piece, 0
+        start, stop = self._taken, min(len(self._piece), self._taken + limit)
+        batch = self._piece.batch(start, stop, self._setup.wall_clock(), self._record_type)
+        self._taken = stop
+        at = self._polled_from = self._state.position
+        self._state.position = msgspec.structs.replace(at, records=at.records + stop - start)
+        return Polled(batch)
+
+    def place(self, index: int | None) -> str | None:
+        at = self._polled_from
+        if index is None or at is None:
+            return None
+        path = self._state.files[at.share][at.file].path
+        return f"{path}, {self._reader.place(at.split, at.records + index)}"
+
+    def take_changes(self) -> Iterable[bytes]:
+        state = self._state
+        if not self._said_listed and state.shares:
+            self._said_listed = True
+            self._said_position = state.position
+            yield from state.messages()
+        elif state.position != self._said_position:
+            self._said_position = state.position
+            yield _POSITION + msgspec.msgpack.encode(state.position)
+
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        return ((None, message) for message in self._state.messages())
+
+    def close(self) -> None:
+        self._pieces = iter(())
+
+    def _read(self) -> Iterator[Piece]:
+        """All that follows from the position; it is moved to each split before the split is read."""
+        state, begin = self._state, self._state.position
+        for index in range(begin.share, len(state.shares)):
+            share, files = state.shares[index], state.files[index]
+            if index > begin.share:
+                begin = _Position(share.file, share.split, share.records, index)
+            for number in range(begin.file, len(files)):
+                for split in self._splits(share.owners, files[number]):
+                    given = 0
+                    if number == begin.file:
+                        if split < begin.split:
+                            continue
+                        given = begin.records if split == begin.split else 0
+                    state.position = _Position(number, split, given, index)
+                    yield from _behind(self._reader.read(files[number], split), given)
+            state.position = _Position(len(files), 0, 0, index)
+
+    def _splits(self, owners: Sequence[_Owner], file: FoundFile) -> Iterator[int]:
+        first, *others = owners
+        for split in range(first.first(file.path), self._reader.splits(file), first.parallelism):
+            if all((split - other.first(file.path)) % other.parallelism == 0 for other in others):
+                yield split
+
+    def _reader_for(self, parameters: FileParameters) -> FileReader:
+        match parameters.format:
+            case "text":
+                return TextReader()
+            case "avro":
+                return AvroReader(self._record_type, parameters.columns)
+            case "parquet":
+                return ParquetReader(self._record_type, parameters.columns)
+
+
+def _behind(pieces: Iterator[Piece], records: int) -> Iterator[Piece]:
+    """The pieces without so many records at the beginning."""
+    for piece in pieces:
+        if records >= len(piece):
+            records -= len(piece)
+        elif records:
+            yield piece.slice(records)
+            records = 0
+        else:
+            yield piece

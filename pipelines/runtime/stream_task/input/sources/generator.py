@@ -1,0 +1,168 @@
+"""The generator: the records function(0), function(1), ..., as fast as asked for.
+
+Index i belongs to subtask i % parallelism. With a rate, record i is due i / rate seconds after the start, whichever
+subtask makes it: together they keep the rate, taking turns. A subtask that has fallen behind makes up for at most
+_BURST_MS; after a restart time begins anew at the first record that is left. The function should depend on nothing
+but the index: then what is made twice is the same twice.
+
+After a change of parallelism, indices are divided anew from where no subtask had been yet; what lies before and was not
+made is finished by the heir of the subtask that it belonged to.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from ......schemas.types import OperatorConfig
+from ....operators.user_functions import InOrder, load, user_code
+from ....records.batch import Batch
+from ....state_backend.stateful import Origin
+from .source import Polled, Source, SourceSetup
+
+_BURST_MS: Final = 1_000
+
+
+class GeneratorParameters(msgspec.Struct, frozen=True):
+    """As OperatorConfig.parameters has them."""
+
+    count: int | None = None
+    """Records of all subtasks together; None: no end."""
+    rate: float | None = None
+    """Records per second of all subtasks together; None: no limit."""
+
+
+class _Stretch(msgspec.Struct, frozen=True, array_like=True):
+    """The indices next, next + step, ... below the end."""
+
+    next: int
+    step: int
+    end: int | None = None
+
+    def before(self, count: int | None) -> int | None:
+        """Where it ends, if there are only so many indices."""
+        ends = [end for end in (self.end, count) if end is not None]
+        return min(ends) if ends else None
+
+
+_Left = tuple[_Stretch, ...]
+_STRETCHES: Final = msgspec.msgpack.Decoder(_Left)
+
+
+class GeneratorSource(Source):
+    """The indices of one subtask; the position is what is left of them, the last stretch without an end."""
+
+    def __init__(self, config: OperatorConfig) -> None:
+        self._config = config
+        self._parameters = msgspec.convert(json.loads(config.parameters), GeneratorParameters)
+        (self._function,) = load(config)
+        self._left: _Left = ()
+        self._said: _Left = ()
+        self._origin: Origin | None = None
+        self._origins: dict[Origin, _Left] = {}
+        self._polled = range(0)
+
+    def restore(self, message: bytes) -> None:
+        left = _STRETCHES.decode(message)
+        if self._origin is None:
+            self._left = left
+        else:
+            self._origins[self._origin] = left
+
+    def restore_from(self, origin: Origin | None) -> None:
+        self._origin = origin
+
+    def open(self, setup: SourceSetup) -> None:
+        self._setup = setup
+        context = setup.context
+        if not self._left:
+            self._left = (
+                _divided(self._origins, context.subtask_index, context.parallelism)
+                if self._origins
+                else (_Stretch(context.subtask_index, context.parallelism),)
+            )
+        self._said = self._left
+        # The time at which index 0 would have been due.
+        first = self._left[0]
+        self._began = setup.wall_clock() - self._due_after(first.next - first.next % first.step)
+
+    def poll(self, limit: int) -> Polled:
+        now = self._setup.wall_clock()
+        stretch = self._current()
+        if stretch is None:
+            return Polled(ended=True)
+        end = stretch.before(self._parameters.count)
+        left = limit if end is None else min(limit, -(-(end - stretch.next) // stretch.step))
+        due, wait_s = self._due(now, stretch)
+        count = min(left, due)
+        if count == 0:
+            return Polled(wait_s=wait_s)
+        indices = self._polled = range(stretch.next, stretch.next + count * stretch.step, stretch.step)
+        in_order = InOrder(indices)
+        with user_code(self._config, in_order):
+            values = [self._function(index) for index in in_order]
+        following = _Stretch(indices[-1] + stretch.step, stretch.step, stretch.end)
+        self._left = (following, *self._left[1:])
+        return Polled(Batch.of_rows(pa.repeat(now, count), values), ended=self._current() is None)
+
+    def place(self, index: int | None) -> str | None:
+        return None if index is None else f"index {self._polled[index]} of the generator"
+
+    def take_changes(self) -> Iterable[bytes]:
+        if self._left != self._said:
+            self._said = self._left
+            yield msgspec.msgpack.encode(self._left)
+
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        if self._said:
+            yield None, msgspec.msgpack.encode(self._said)
+
+    def _current(self) -> _Stretch | None:
+        """The first stretch with an index left; None where there is none."""
+        while True:
+            first = self._left[0]
+            end = first.before(self._parameters.count)
+            if end is None or first.next < end:
+                return first
+            if len(self._left) == 1:
+                return None
+            self._left = self._left[1:]
+
+    def _due_after(self, index: int) -> float:
+        """Milliseconds from index 0 to this one."""
+        rate = self._parameters.rate
+        return 0.0 if rate is None else index * 1000 / rate
+
+    def _due(self, now: int, stretch: _Stretch) -> tuple[int, float]:
+        """How many records may be made now; and where it is none, the seconds until the next."""
+        rate = self._parameters.rate
+        if rate is None:
+            return 1 << 62, 0.0
+        behind = now - self._began - self._due_after(stretch.next)
+        if behind > _BURST_MS:
+            self._began += behind - _BURST_MS
+            behind = _BURST_MS
+        if behind < 0:
+            return 0, -behind / 1000
+        return 1 + math.floor(behind * rate / 1000 / stretch.step), 0.0
+
+
+def _divided(origins: Mapping[Origin, _Left], subtask: int, parallelism: int) -> _Left:
+    """What a subtask takes of what is left of all old ones; those that said nothing had not begun."""
+    before = next(iter(origins)).parallelism
+    left: list[_Left] = [(_Stretch(index, before),) for index in range(before)]
+    for origin, stretches in origins.items():
+        left[origin.subtask_index] = stretches
+    untouched = max(stretches[-1].next for stretches in left)
+    taken = [
+        each
+        for stretches in left[subtask::parallelism]
+        for each in (*stretches[:-1], _Stretch(stretches[-1].next, stretches[-1].step, untouched))
+        if each.end is None or each.next < each.end
+    ]
+    return *taken, _Stretch(untouched + (subtask - untouched) % parallelism, parallelism)

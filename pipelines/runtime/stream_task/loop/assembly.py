@@ -1,0 +1,270 @@
+"""From a deployment to a Subtask: operators, channels, gate and source, wired up as the job graph says."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from .....schemas.types import JobEdge, OperatorConfig, RestoredCheckpoint
+from ....checkpoint.compatibility import ALIGNED
+from ....graph.chain import edge_type, input_types, output_type, source_operator
+from ....graph.execution_graph import IntermediateResult
+from ....graph.key_groups import key_groups_of_subtask
+from ....graph.operators import traits_of
+from ....graph.physical_plan import changelog_topic, channel_topic, keeps_state
+from ...common.deployment import VertexDeployment, vertex_of
+from ...common.event_time import timed_edges
+from ...common.settings import Settings
+from ...common.vertex_parts import VertexParts, parts_of
+from ...operators.chain import OperatorChain
+from ...operators.factory import build_operator
+from ...operators.operator import Setup
+from ...operators.task_context import TaskContext
+from ...records.buffers import BufferCodec
+from ...state_backend.accumulators import Accumulators
+from ..checkpoint.subtask_snapshot import Owner
+from ..input.fragments import Fragments
+from ..input.input_gate import InputGate
+from ..input.input_positions import InputPositions
+from ..input.record_locations import RecordPlaces
+from ..input.sources.build import build_source
+from ..input.sources.source import Source, SourceSetup
+from ..output.message_queue import MessageQueue
+from ..output.partitioners import partition_of
+from ..output.record_writer import ChannelWriter, RecordWriter
+from ..output.transaction import Transaction
+from ..state.progress import Progress, ProgressWriter
+from ..state.state_writer import StateWriter
+from .subtask import Subtask
+
+
+class KafkaInput(msgspec.Struct, frozen=True):
+    """What a subtask of a Kafka source reads."""
+
+    topics: tuple[str, ...]
+    """By index of the input."""
+    ends: Mapping[tuple[int, int], int] | None = None
+    """Of a bounded source: the offset at which each (input, partition) ends; those without any records too."""
+    places: tuple[tuple[int, int], ...] = ()
+    """Every (input, partition) that is read."""
+
+
+class Assembly:
+    """Knows one attempt of one subtask; makes its parts. Raises ValueError, LookupError where the graph is not one."""
+
+    def __init__(
+        self,
+        deployment: VertexDeployment,
+        subtask: int,
+        attempt: int,
+        transaction: Transaction,
+        wall_clock: Callable[[], int],
+        *,
+        generation: int = 0,
+        restore: RestoredCheckpoint | None = None,
+        checkpoints_over: int = 0,
+    ) -> None:
+        self.generation = generation
+        own = 0 if restore is None or restore.generation < 0 else restore.checkpoint_id
+        self._checkpoints_over = max(own, checkpoints_over)
+        self.vertex = deployment.vertex
+        self.parts: VertexParts = parts_of(self.vertex, deployment.outputs)
+        self._deployment = deployment
+        self._graph = deployment.job_graph
+        self._subtask = subtask
+        self._attempt = attempt
+        self._transaction = transaction
+        self._queue = MessageQueue()
+        self._wall_clock = wall_clock
+        self._timed = timed_edges(self._graph)
+        self.accumulators = Accumulators()
+        self._contexts: list[TaskContext] = []
+        names = deployment.cluster, deployment.job_id
+        self.changelog = changelog_topic(*names, self.vertex.vertex_id)
+        self.keeps_state = keeps_state(self.vertex)
+        """Whether the changelog holds more than progress."""
+        self.channel_topics = tuple(channel_topic(*names, edge.data_set_id) for edge in deployment.inputs)
+        """By index of the input."""
+
+    @property
+    def through_spark(self) -> OperatorConfig | None:
+        """The source of the vertex, if it is one that a query reads."""
+        source = self.parts.source
+        return source if source is not None and traits_of(source.kind).through_spark else None
+
+    def subtask(
+        self, progress: Progress, kafka: KafkaInput | None = None, *, begins: bool = False
+    ) -> Subtask:
+        """The subtask, its state still to be restored; `begins`: with it begins its generation.
+
+        Raises UserCodeError where functions cannot be loaded.
+        """
+        deployment, parts = self._deployment, self.parts
+        before = parts.before_rest
+        operators = [build_operator(self._setup(config)) for config in parts.rest]
+        writer = self.writer()
+        channels = writer.channels
+        outputs = [
+            (source_operator(self.vertex, edge).operator_id, edge.output_tag, channel)
+            for edge, channel in zip(deployment.outputs, channels, strict=True)
+        ]
+        chain = (
+            OperatorChain(parts.rest, operators, outputs)
+            if before is None
+            else OperatorChain(parts.rest, operators, outputs, before.operator_id, output_type(before))
+        )
+        if kafka is not None:
+            chain.read_splits(kafka.places)
+        source: tuple[str, Source] | None = None
+        if parts.source is not None and kafka is None:
+            source = parts.source.operator_id, build_source(parts.source)
+        through_spark = self.through_spark
+        # An attempt may run again under its number, in a TaskExecutor that was started again.
+        incarnation = secrets.token_hex(4)
+        name = f"{self.vertex.vertex_id}-{self._subtask}-{self._attempt}-{incarnation}"
+        positions = InputPositions(progress.positions)
+        gate = self._gate(progress, begins) if parts.source is None else None
+        ends = None if kafka is None else kafka.ends
+        topics = list(self.channel_topics if kafka is None else kafka.topics)
+        subtask = Subtask(
+            chain=chain,
+            writer=writer,
+            transaction=self._transaction,
+            queue=self._queue,
+            accumulators=self.accumulators,
+            subtask_index=self._subtask,
+            changelog=self.changelog,
+            keeps_state=self.keeps_state,
+            input_topics=topics,
+            codecs=self.codecs(kafka),
+            operator_inputs=[edge.input_index for edge in deployment.inputs],
+            positions=positions,
+            progress=ProgressWriter(progress, topics, self.generation, positions, gate, ends),
+            gate=gate,
+            source=source,
+            ends=ends,
+            owner=Owner(
+                self.vertex.operators[0].operator_id,
+                self._subtask,
+                self.generation,
+                name,
+                parts.behind,
+                tuple(codec.record_type for codec in self.codecs(kafka)),
+            ),
+            places=RecordPlaces(topics, self._subtask, parts.prefix),
+            kafka_source=None if through_spark is None else through_spark.operator_id,
+            reads_nothing=kafka is not None and not kafka.places,
+            checkpoints_over=self._checkpoints_over,
+            fragments=Fragments(
+                [BufferCodec(edge_type(self._graph, edge)) for edge in deployment.inputs],
+                self.codecs(kafka),
+                parts.prefix if parts.source is None else (),
+            ),
+            aligned_inputs=frozenset(
+                i for i, edge in enumerate(deployment.inputs) if edge.partitioner in ALIGNED
+            ),
+        )
+        if self.keeps_state:
+            subtask.kept.writer = StateWriter(
+                subtask.kept.by_id,
+                key_groups_of_subtask(self._subtask, self.vertex.max_parallelism, self.vertex.parallelism),
+                incremental=Settings.of(self._graph.configuration).periodic_checkpoints,
+                name=name,
+            )
+        return subtask
+
+    def writer(self) -> RecordWriter:
+        """The channels of the outgoing edges, by the order of VertexDeployment.outputs."""
+        channels = [self._channel_writer(edge) for edge in self._deployment.outputs]
+        for edge, channel in zip(self._deployment.outputs, channels, strict=True):
+            channel.sender = source_operator(self.vertex, edge)
+        return RecordWriter(channels)
+
+    def source_setup(
+        self, wall_clock: Callable[[], int], wake: Callable[[], None], pause: Callable[[float], None]
+    ) -> SourceSetup:
+        """For a source that the subtask reads itself."""
+        source = self.parts.source
+        assert source is not None
+        return SourceSetup(source, self.context(source), wall_clock, wake, pause)
+
+    def metrics(self) -> Mapping[str, float]:
+        """What functions measure: operator.name -> value."""
+        return {
+            f"{context.operator_name}.{name}": value
+            for context in self._contexts
+            for name, value in context.metrics.values().items()
+        }
+
+    def context(self, config: OperatorConfig) -> TaskContext:
+        """What the functions of an operator are told of where they run."""
+        made = TaskContext(
+            job_id=self._deployment.job_id,
+            job_name=self._graph.name,
+            operator_name=config.name,
+            subtask_index=self._subtask,
+            parallelism=self.vertex.parallelism,
+            max_parallelism=self.vertex.max_parallelism,
+            attempt_number=self._attempt,
+            accumulators=self.accumulators,
+        )
+        self._contexts.append(made)
+        return made
+
+    def _setup(self, config: OperatorConfig) -> Setup:
+        return Setup(
+            config=config,
+            context=self.context(config),
+            cluster=self._deployment.cluster,
+            job_id=self._deployment.job_id,
+            send=self._queue.send,
+            require_topic=self._transaction.require_topic,
+            input_types=input_types(self._graph, self.vertex, config),
+            wall_clock=self._wall_clock,
+            generation=self.generation,
+        )
+
+    def _gate(self, progress: Progress, begins: bool) -> InputGate:
+        senders = [self._result(edge).producers_of(self._subtask) for edge in self._deployment.inputs]
+        ended = progress.ended or (frozenset(),) * len(senders)
+        return InputGate(senders, ended, self.generation, begins=begins)
+
+    def codecs(self, kafka: KafkaInput | None = None) -> list[BufferCodec]:
+        """Per input, for what Spark hands over: records as they came in, or what the stateless prefix made of them."""
+        before = self.parts.before_rest
+        if kafka is not None:
+            assert before is not None
+            return [BufferCodec(output_type(before))] * len(kafka.topics)
+        if before is not None:
+            return [BufferCodec(output_type(before))] * len(self._deployment.inputs)
+        return [BufferCodec(edge_type(self._graph, edge)) for edge in self._deployment.inputs]
+
+    def _channel_writer(self, edge: JobEdge) -> ChannelWriter:
+        result = self._result(edge)
+        record_type = edge_type(self._graph, edge)
+        reachable = result.partitions_of(self._subtask)
+        target = vertex_of(self._graph, edge.target_vertex_id)
+        return ChannelWriter(
+            channel_topic(self._deployment.cluster, self._deployment.job_id, edge.data_set_id),
+            record_type,
+            partition_of(
+                edge,
+                record_type,
+                reachable=reachable,
+                partitions=target.parallelism,
+                max_parallelism=target.max_parallelism,
+                subtask=self._subtask,
+            ),
+            reachable,
+            subtask=self._subtask,
+            attempt=self._attempt,
+            generation=self.generation,
+            timed=edge.data_set_id in self._timed,
+        )
+
+    def _result(self, edge: JobEdge) -> IntermediateResult:
+        source = vertex_of(self._graph, edge.source_vertex_id).parallelism
+        target = vertex_of(self._graph, edge.target_vertex_id).parallelism
+        return IntermediateResult(edge, source, target, range(source))

@@ -1,0 +1,159 @@
+"""The input thread: everything that arrives at a StreamTask, put into its mailbox in order of arrival.
+
+Two kinds of sockets: the control channel to the TaskExecutor, and the connections of Spark's Python workers. When the
+TaskExecutor is gone, so is this process, at once: what it had open is aborted when the next attempt fences it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from .....infra import threads
+from ...common.frames import FrameReader
+from ...common.protocol import (
+    HANDED_OVER,
+    AbortCheckpoint,
+    Beat,
+    Cancel,
+    Command,
+    Committing,
+    ConfirmCheckpoint,
+    Notice,
+    Open,
+    Switch,
+    TriggerCheckpoint,
+)
+from .mailbox import HandedOver, Letter, Mailbox
+
+CANCEL_GRACE_S: Final = 0.2
+"""How long user code may stay busy after a Cancel before the process ends without it."""
+COMMIT_GRACE_S: Final = 5.0
+"""How long a commit may go on after that: a transaction that is left open holds up readers until it times out."""
+
+
+class InputThread(threads.Thread):
+    """Reads until the process ends. `control` and `listener` are already connected and listening."""
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        control: socket.socket,
+        listener: socket.socket,
+        notify: Callable[[Notice], None] = lambda _: None,
+        exit_lock: threading.Lock | None = None,
+    ) -> None:
+        """`exit_lock` is held by the task's thread while a transaction is open; `notify` tells the TaskExecutor."""
+        super().__init__(target=self._read, name="input")
+        self._mailbox = mailbox
+        self._notify = notify
+        self._exit_lock = exit_lock or threading.Lock()
+        self._control = FrameReader(control)
+        self._commands = msgspec.msgpack.Decoder(Command)
+        self._listener = listener
+        self._selector = selectors.DefaultSelector()
+        self._workers: dict[socket.socket, FrameReader] = {}
+        self._reading = True
+        self._beat_at = 0.0
+        self._wake_in, self._wake_out = socket.socketpair()
+        self.opened: Open | None = None
+        self.open_arrived = threading.Event()
+        mailbox.on_drained(self._wake)
+
+    def _read(self) -> None:
+        own: dict[socket.socket, Callable[[], object]] = {
+            self._control.socket: self._perform,
+            self._listener: self._accept,
+            self._wake_in: lambda: self._wake_in.recv(4096),
+        }
+        for each, handle in own.items():
+            # The task writes to the control channel whole frames, which may have to wait for room there.
+            each.setblocking(each is self._control.socket)
+            self._selector.register(each, selectors.EVENT_READ, handle)
+        while True:
+            for key, _ in self._selector.select(self._until_beat()):
+                key.data()
+            self._adjust()
+            self._beat()
+
+    def _until_beat(self) -> float | None:
+        """Seconds; None: no beats are wanted."""
+        if self.opened is None or self.opened.beat_interval_s is None:
+            return None
+        return max(0.0, self._beat_at - time.monotonic())
+
+    def _beat(self) -> None:
+        """From this thread, so that it goes on while the task's thread is in user code."""
+        if self._until_beat() == 0.0:
+            assert self.opened is not None
+            assert self.opened.beat_interval_s is not None
+            self._beat_at = time.monotonic() + self.opened.beat_interval_s
+            self._notify(Beat())
+
+    def _wake(self) -> None:
+        self._wake_out.send(b"w")
+
+    def _perform(self) -> None:
+        for data in self._control.receive():
+            command: Command = self._commands.decode(data)
+            match command:
+                case Open():
+                    self.opened = command
+                    self.open_arrived.set()
+                case Switch() | TriggerCheckpoint() | ConfirmCheckpoint() | AbortCheckpoint():
+                    self._mailbox.put([(command, 0)])
+                case Cancel():
+                    self._mailbox.cancel()
+                    threads.Timer(CANCEL_GRACE_S, self._exit, name="last resort").start()
+        if self._control.ended:
+            os._exit(1)
+
+    def _exit(self) -> None:
+        """Ends the process; if a transaction is open, after its end."""
+        if not self._exit_lock.acquire(blocking=False):
+            self._notify(Committing())
+            self._exit_lock.acquire(timeout=COMMIT_GRACE_S)
+        os._exit(1)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.setblocking(False)
+        self._workers[connection] = FrameReader(connection)
+        if self._reading:
+            self._resume(connection)
+
+    def _resume(self, connection: socket.socket) -> None:
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(connection))
+
+    def _receive(self, connection: socket.socket) -> None:
+        reader = self._workers[connection]
+        letters = [(_letter(data), len(data)) for data in reader.receive()]
+        if letters:
+            self._mailbox.put(letters)
+        if reader.ended:
+            del self._workers[connection]
+            self._selector.unregister(connection)
+            connection.close()
+
+    def _adjust(self) -> None:
+        """Stops reading while the mailbox is full, and goes on afterwards."""
+        if self._reading is not self._mailbox.full:
+            return
+        self._reading = not self._reading
+        for connection in self._workers:
+            if self._reading:
+                self._resume(connection)
+            else:
+                self._selector.unregister(connection)
+
+
+def _letter(data: bytes) -> Letter:
+    kind, input_index, query, partition, first, following = HANDED_OVER.unpack_from(data)
+    return HandedOver(kind, input_index, query, partition, first, following, data[HANDED_OVER.size :])

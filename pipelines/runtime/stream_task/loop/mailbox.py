@@ -1,0 +1,105 @@
+"""The mailbox between the input thread and the task thread.
+
+Bounded by bytes: when it is full the input thread stops reading, and the sockets hold the senders back.
+A cancellation is never held up: it overtakes the data, since it must be heard also when nothing is taken out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ...common.protocol import AbortCheckpoint, ConfirmCheckpoint, Switch, TriggerCheckpoint
+
+CAPACITY: Final = 8 << 20
+"""Bytes. Enough for a commit's worth of buffers, and little beside the interpreter."""
+
+
+class HandedOver(msgspec.Struct, frozen=True, gc=False):
+    """What Spark handed over, as protocol.HANDED_OVER has it."""
+
+    kind: int
+    input_index: int
+    query: int
+    partition: int
+    first: int
+    following: int
+    content: bytes
+
+
+class Woken(msgspec.Struct, frozen=True, gc=False):
+    """The source has something; once, however often it said so."""
+
+
+Letter = HandedOver | Switch | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint | Woken
+_WOKEN: Final = Woken()
+
+
+class TaskCanceled(Exception):
+    """The task was told to end."""
+
+
+class Mailbox:
+    """Any thread puts, one takes."""
+
+    def __init__(self) -> None:
+        self._letters: deque[tuple[Letter, int]] = deque()
+        self._changed = threading.Condition()
+        self._size = 0
+        self._canceled = False
+        self._woken = False
+        self._drained: Callable[[], None] = lambda: None
+
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        """Sets what to call when there is room again after the mailbox was full."""
+        self._drained = callback
+
+    @property
+    def full(self) -> bool:
+        """Whether the input thread should stop reading."""
+        return self._size >= CAPACITY
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits to be taken."""
+        return not self._letters and not self._woken
+
+    def put(self, letters: list[tuple[Letter, int]]) -> None:
+        """Adds letters, each with its size in bytes."""
+        with self._changed:
+            self._letters.extend(letters)
+            self._size += sum(size for _, size in letters)
+            self._changed.notify()
+
+    def wake(self) -> None:
+        """Makes the next `take` return at once, with a Woken."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
+
+    def cancel(self) -> None:
+        """Makes the next `take` raise TaskCanceled, whatever else is inside."""
+        with self._changed:
+            self._canceled = True
+            self._changed.notify()
+
+    def take(self, timeout_s: float) -> list[Letter]:
+        """All that is inside, or nothing if nothing comes within the timeout. Raises TaskCanceled."""
+        with self._changed:
+            if self.empty and not self._canceled and timeout_s > 0:
+                self._changed.wait(timeout_s)
+            if self._canceled:
+                raise TaskCanceled
+            letters = [letter for letter, _ in self._letters]
+            self._letters.clear()
+            if self._woken:
+                self._woken = False
+                letters.append(_WOKEN)
+            was_full, self._size = self.full, 0
+        if was_full:
+            self._drained()
+        return letters

@@ -1,0 +1,339 @@
+"""A subtask at work: what it is handed over, when its source is polled, when it commits and what is told of time.
+
+Nothing is sent when nothing happened. Processing time is the task's own wall clock: it wakes when a timer, a window or
+a file is due, and tells nobody. Channels are told of event time where it has changed, at intervals; a subtask that
+heard of it from others passes it on sooner, so that each further hop adds little. What brought nothing but times is
+harmless to read again, so positions alone are committed now and then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ...common.failures import TaskError
+from ...common.protocol import (
+    BUFFER,
+    RECORDS,
+    SKIPPED,
+    SKIPPING,
+    AbortCheckpoint,
+    ConfirmCheckpoint,
+    Counted,
+    Declined,
+    Notice,
+    Skipped,
+    Switch,
+    Switched,
+    TriggerCheckpoint,
+)
+from ...common.settings import Settings
+from ...records.buffers import END_OF_TIME
+from ..checkpoint.checkpoint_io import CheckpointIO
+from .assembly import Assembly
+from .commit_followup import Upkeep
+from .commit_schedule import Pacing
+from .mailbox import HandedOver, Letter, Mailbox, Woken
+from .subtask import Subtask
+
+POLL_LIMIT: Final = 10_000
+"""Records that a source is asked for at once: between two polls commands are heard."""
+
+RECOMMIT_S: Final = 3600.0
+"""How often a task commits that has nothing to commit: brokers forget a transactional id that is not used for long."""
+ALIGNS_S: Final = 20.0
+"""How long the cut of a checkpoint may wait for barriers: nothing is committed meanwhile, and its output waits."""
+UNCOMMITTED_LIMIT: Final = 64 << 20
+"""Bytes of output that may wait for the end of an alignment."""
+_FOREVER_S: Final = 3600.0
+_COUNT_INTERVAL_S: Final = 1.0
+"""How often counts are told at most: nobody asks for them more often than heartbeats are sent."""
+_PASSED_ON: Final = 0.25
+"""Time that was told by others is passed on after this part of the interval at which sources tell it."""
+
+_REPEATED: Final = 10
+"""Time that is not news is told again at this many times the interval at which sources tell it."""
+
+
+class WallClock:
+    """Milliseconds since the epoch; never falls, also where the machine's clock is set back."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def __call__(self) -> int:
+        self._last = max(self._last, time.time_ns() // 1_000_000)
+        return self._last
+
+
+class Run:
+    """Of a restored subtask. Call `open`, then `until_ended`; `notify` is called from the same thread, and another.
+
+    `upkeep` is told what was committed, and what no attempt reads any more.
+    """
+
+    def __init__(
+        self,
+        subtask: Subtask,
+        assembly: Assembly,
+        mailbox: Mailbox,
+        settings: Settings,
+        wall_clock: Callable[[], int],
+        notify: Callable[[Notice], None],
+        upkeep: Upkeep | None = None,
+    ) -> None:
+        self._upkeep = upkeep
+        self._changelog_offsets: dict[int, int] = {}
+        """Of checkpoints that are not complete yet, by id."""
+        self._checkpoints = CheckpointIO(notify)
+        self._task = subtask
+        self._assembly = assembly
+        self._mailbox = mailbox
+        self._wall_clock = wall_clock
+        self._notify = notify
+        source = assembly.parts.source is not None
+        self._polls = source and assembly.through_spark is None
+        self._tick_interval = settings.watermark_interval_ms / 1000 * (1 if source else _PASSED_ON)
+        self._repeat_interval = settings.watermark_interval_ms / 1000 * _REPEATED
+        self._idle_commit_interval = settings.idle_commit_interval_ms / 1000
+        self._pacing = Pacing(settings.commit_interval_ms / 1000)
+        self._query = 0
+        self._poll_at = 0.0
+        self._rested_at = 0.0
+        """When there was last nothing to do: a task that is never at rest is behind, and commits less often."""
+        self._told_at = 0.0
+        self._repeated_at = time.monotonic()
+        self._counted_at = 0.0
+        self._recommitted_at = time.monotonic()
+        self._uncounted = False
+        self._commits = 0
+        self._dirty_since: float | None = None
+        self._aligning_since: float | None = None
+        self._moved_since: float | None = None
+
+    def open(self) -> None:
+        """Opens the operators, then the source. Raises UserCodeError, TaskError, TaskCanceled."""
+        source = None
+        if self._polls:
+            source = self._assembly.source_setup(self._wall_clock, self._mailbox.wake, self._pause)
+        self._task.open(source)
+
+    def until_ended(self) -> None:
+        """Works until all input has ended and all output is committed. Raises TaskCanceled."""
+        task = self._task
+        if not task.ended:
+            self._keep_time()  # what was restored may be due
+        while not task.ended:
+            now = time.monotonic()
+            wait = self._next(now) - now
+            rests = wait > 0 and self._mailbox.empty
+            letters = self._mailbox.take(wait)
+            if rests:
+                self._rested_at = time.monotonic()
+            self._handle_all(letters)
+            if self._polls and not task.ended:
+                self._poll()
+            if not task.ended:
+                self._keep_time()
+        self._commit(ends=True)
+        self._checkpoints.drain()
+
+    def _pause(self, seconds: float) -> None:
+        self._mailbox.take(seconds)
+
+    def _handle_all(self, letters: list[Letter]) -> None:
+        task = self._task
+        due = time.monotonic() + self._pacing.pause_under_load
+        for letter in letters:
+            self._handle(letter)
+            if (
+                task.cuts.commit_due
+                or task.output.is_large
+                or (time.monotonic() >= due and task.output.dirty)
+            ):
+                self._commit()
+                due = time.monotonic() + self._pacing.pause_under_load
+
+    def _handle(self, letter: Letter) -> None:
+        match letter:
+            case HandedOver():
+                if letter.query >= self._query:
+                    self._take(letter)
+            case Switch(query, at_once):
+                if at_once:
+                    self._query = query
+                self._notify(Switched(query, self._task.positions))
+            case TriggerCheckpoint(checkpoint):
+                self._task.cuts.trigger(checkpoint)
+            case ConfirmCheckpoint(checkpoint_id):
+                self._task.confirm(checkpoint_id)
+                self._trim_changelog(checkpoint_id)
+            case AbortCheckpoint(checkpoint_id):
+                self._task.abort(checkpoint_id)
+                self._poll_at = 0.0
+            case Woken():
+                self._poll_at = 0.0
+
+    def _take(self, letter: HandedOver) -> None:
+        task, place = self._task, (letter.input_index, letter.partition, letter.first)
+        if letter.query > self._query and task.admits(*place, letter.following):
+            # It has brought all that lies before: from here on nobody else is needed.
+            self._query = letter.query
+        if letter.kind == BUFFER:
+            task.take_buffer(*place, letter.content)
+        elif letter.kind == RECORDS:
+            task.take_records(*place, letter.following, letter.content)
+        elif letter.kind == SKIPPING:
+            skipped = Skipped._make(SKIPPED.unpack_from(letter.content))
+            task.take_records(*place, letter.following, letter.content[SKIPPED.size :], skipped)
+        elif task.admits(*place, letter.following):
+            raise TaskError(letter.content.decode())
+
+    def _poll(self) -> None:
+        now = time.monotonic()
+        if now >= self._poll_at:
+            polled = self._task.poll(POLL_LIMIT)
+            self._poll_at = now + polled.wait_s
+            if self._task.output.is_large:
+                self._commit()
+
+    def _keep_time(self) -> None:
+        """Commits, tells the time, or tells what was counted, if that is due."""
+        task = self._task
+        self._report_checkpoints()
+        self._read_clock()
+        now = time.monotonic()
+        if now >= self._recommitted_at + RECOMMIT_S:
+            self._commit(always=True)
+        self._dirty_since = (self._dirty_since or now) if task.output.dirty else None
+        self._moved_since = (self._moved_since or now) if task.output.moved else None
+        self._aligning_since = None if task.cuts.may_commit else self._aligning_since or now
+        if self._aligning_since is not None and (fault := self._alignment_fault(now)) is not None:
+            task.cuts.give_up_aligning(fault)
+            self._aligning_since = None
+        if now >= self._next_count():
+            self._count(now)
+        if now >= self._next_tick():
+            self._tick(now)
+        if now >= self._next_commit(now):
+            self._commit()
+
+    def _alignment_fault(self, now: float) -> str | None:
+        """Why nothing may wait for barriers any longer, if so.
+
+        A savepoint may wait as long as its coordinator lets it: somebody asked for it, and a job that is behind needs
+        the time. What the job takes by itself must not hold up its output for long.
+        """
+        task = self._task
+        if task.output.is_large:
+            # It is committed later, but takes less memory than records do.
+            task.output.flush()
+        if task.output.queued_bytes > UNCOMMITTED_LIMIT:
+            return f"while it waited for barriers, {task.output.queued_bytes} bytes of output could not be committed"
+        since = self._aligning_since
+        if since is not None and now >= since + ALIGNS_S and not task.cuts.aligns_savepoint:
+            return f"it has waited {ALIGNS_S:.0f} s for barriers, while nothing could be committed"
+        return None
+
+    def _report_checkpoints(self) -> None:
+        for part in self._task.cuts.take_parts():
+            if not part.pending.aligned:
+                self._changelog_offsets[part.checkpoint_id] = part.changelog_offset
+            self._checkpoints.finish(part)
+        for declined in self._task.cuts.take_declined():
+            self._notify(Declined(declined.checkpoint_id, declined.reason))
+
+    def _trim_changelog(self, checkpoint_id: int) -> None:
+        """A savepoint is nobody's to go on from: only checkpoints let the changelog be forgotten."""
+        offset = self._changelog_offsets.get(checkpoint_id, -1)
+        self._changelog_offsets = {i: o for i, o in self._changelog_offsets.items() if i > checkpoint_id}
+        if self._upkeep is not None and self._assembly.keeps_state and offset > 0:
+            self._upkeep.trim_changelog(offset)
+
+    def _tick(self, now: float) -> None:
+        self._told_at = now
+        again = now >= self._next_repeat()
+        if again:
+            self._repeated_at = now
+        if (again or self._task.output.is_behind) and not self._task.output.tell_time(again=again):
+            self._commit(tell_all=True)
+
+    def _read_clock(self) -> None:
+        # A record that is taken later has this millisecond's time, or a later one.
+        self._task.advance_clock(self._wall_clock() - 1)
+
+    def _next(self, now: float) -> float:
+        """When there is something to do if nothing comes in."""
+        due = min(self._next_commit(now), self._next_clock(), self._next_tick(), self._next_count())
+        return min(due, self._poll_at) if self._polls else due
+
+    def _next_commit(self, now: float) -> float:
+        if self._aligning_since is not None:
+            savepoint = self._task.cuts.aligns_savepoint
+            return now + _FOREVER_S if savepoint else self._aligning_since + ALIGNS_S
+        due = now + _FOREVER_S
+        if self._task.has_partial_record:
+            return due
+        if self._dirty_since is not None:
+            more = not self._mailbox.empty or (self._polls and self._poll_at <= now)
+            busy = more and now - self._rested_at >= self._pacing.interval
+            due = self._pacing.due(self._dirty_since, busy=busy)
+        if self._moved_since is not None:
+            due = min(due, self._moved_since + self._idle_commit_interval)
+        return due
+
+    def _next_tick(self) -> float:
+        due = self._next_repeat()
+        return min(due, self._told_at + self._tick_interval) if self._task.output.is_behind else due
+
+    def _next_clock(self) -> float:
+        """When something is due by the wall clock."""
+        awaited = self._task.next_clock
+        if awaited == END_OF_TIME:
+            return float("inf")
+        missing_ms = awaited + 1 - self._wall_clock()
+        return time.monotonic() + missing_ms / 1000 if missing_ms > 0 else 0.0
+
+    def _next_repeat(self) -> float:
+        return self._repeated_at + self._repeat_interval if self._task.output.repeats else float("inf")
+
+    def _commit(self, *, tell_all: bool = False, ends: bool = False, always: bool = False) -> None:
+        began = time.monotonic()
+        if ends:
+            self._task.finish()
+        else:
+            self._read_clock()
+            if not self._task.commit(tell_all=tell_all, always=always):
+                self._dirty_since = None
+                self._report_checkpoints()
+                return
+        ended = time.monotonic()
+        self._pacing.committed(began, ended)
+        self._recommitted_at = ended
+        if self._upkeep is not None and self._task.output.committed is not None:
+            self._upkeep.committed(self._task.output.committed)
+        self._dirty_since = self._moved_since = None
+        self._commits += 1
+        self._uncounted = True
+        self._report_checkpoints()
+        if ends or ended >= self._next_count():
+            self._count(ended)
+
+    def _next_count(self) -> float:
+        """When what was committed is told."""
+        return self._counted_at + _COUNT_INTERVAL_S if self._uncounted else float("inf")
+
+    def _count(self, now: float) -> None:
+        self._counted_at = now
+        self._uncounted = False
+        self._notify(
+            Counted(
+                self._task.records_in,
+                self._task.output.records_out,
+                self._commits,
+                self._assembly.accumulators.committed(),
+                self._assembly.metrics(),
+                {} if self._assembly.through_spark is None else self._task.positions,
+            )
+        )

@@ -1,0 +1,304 @@
+"""One attempt of one subtask: document 002's lifecycle (initialise state, open, run, close)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from confluent_kafka import Consumer, TopicPartition
+from msgspec.structs import replace
+
+from ....graph.physical_plan import consumer_group, temporary_topics, transactional_id
+from ...common.failures import ProgressLost, describe
+from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, group_consumer
+from ...common.offset_bounds import bounds, require_offset
+from ...common.protocol import Canceled, Failed, Finished, Notice, Open, Opened, Restored
+from ...common.settings import Settings
+from ...operators.kafka_source_parameters import KafkaSource
+from ..checkpoint.subtask_output import CommittedEntry
+from ..input.input_positions import InputPositions
+from ..output.kafka_transaction import Transactions
+from ..restore.changelog_reader import Tail, read_changelog, read_tail, restored_state
+from ..restore.kafka_source_offsets import Resumption, settle
+from ..restore.progress_evidence import Evidence, require_group
+from ..restore.restore_plan import Beginning, beginning_of, in_flight
+from ..restore.topic_ids import still_valid, topics_made_anew
+from ..state.progress import Progress, ProgressWriter
+from ..state.progress_entry import KEY as PROGRESS_KEY
+from ..state.progress_entry import ProgressEntry, encode
+from .assembly import Assembly, KafkaInput
+from .commit_followup import Upkeep
+from .mailbox import Mailbox, TaskCanceled
+from .mailbox_loop import Run, WallClock
+from .subtask import Subtask
+
+
+class StreamTask:
+    """Call `invoke` once. `notify` is called from the same thread, or from another while that one hangs."""
+
+    def __init__(
+        self,
+        opening: Open,
+        mailbox: Mailbox,
+        notify: Callable[[Notice], None],
+        exit_lock: threading.Lock | None = None,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    ) -> None:
+        """`exit_lock`, `transaction_timeout_ms`: as Transactions has them."""
+        self._exit_lock = exit_lock
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._bootstrap_servers = opening.bootstrap_servers
+        self._deployment = opening.deployment
+        self._subtask = opening.subtask_index
+        self._attempt = opening.attempt_number
+        self._generation = opening.generation
+        self._restore = opening.restore
+        self._finished = opening.finished
+        self._checkpoints_over = opening.checkpoints_over
+        self._mailbox = mailbox
+        self._notify = notify
+        self._transactions: Transactions | None = None
+        names = self._deployment.cluster, self._deployment.job_id
+        self._group = consumer_group(*names, self._deployment.vertex_id, self._subtask)
+        self._wall_clock = WallClock()
+
+    def invoke(self) -> None:
+        """Runs the attempt to its end, which is the last notice. Raises nothing."""
+        last: Notice
+        try:
+            if self._finished:
+                self._end_again()
+            else:
+                self._work()
+        except TaskCanceled:
+            last = Canceled()
+        except Exception as error:
+            last = Failed(describe(error), isinstance(error, ProgressLost))
+        else:
+            last = Finished()
+        if self._transactions is not None:
+            self._transactions.abort()
+        self._notify(last)
+
+    def _work(self) -> None:
+        assembly, subtask, beginning, first = self._prepare()
+        upkeep = self._upkeep(assembly)
+        upkeep.committed(first)
+        run = Run(
+            subtask,
+            assembly,
+            self._mailbox,
+            Settings.of(self._deployment.job_graph.configuration),
+            self._wall_clock,
+            self._notify,
+            upkeep,
+        )
+        ended = False
+        try:
+            run.open()
+            if beginning.begins:
+                records = in_flight(beginning, self._deployment, self._subtask, assembly.codecs())
+                subtask.begin_generation(records)
+            self._notify(Opened())
+            run.until_ended()
+            ended = True
+        finally:
+            upkeep.close(ended=ended)
+            subtask.close()
+
+    def _upkeep(self, assembly: Assembly) -> Upkeep:
+        source = assembly.through_spark
+        return Upkeep(
+            self._bootstrap_servers,
+            assembly.changelog,
+            self._subtask,
+            self._group,
+            keeps_state=assembly.keeps_state,
+            channels=() if source is not None else assembly.channel_topics,
+            shared_group=None if source is None else KafkaSource.of(source).group_id,
+        )
+
+    def _hangs(self, reason: str) -> None:
+        self._notify(Failed(reason))
+        os._exit(1)
+
+    def _end_again(self) -> None:
+        """The subtask had finished in the checkpoint that the job went back to: all that is left is to say so."""
+        assembly, transactions, consumer = self._assemble()
+        consumer.close()
+        for each in assembly.writer().flush(ends=True, tell_all=True):
+            transactions.send(each.topic, each.data, partition=each.partition)
+        if transactions.active:
+            transactions.commit()
+
+    def _assemble(self) -> tuple[Assembly, Transactions, Consumer]:
+        """Fences older attempts."""
+        deployment = self._deployment
+        names = deployment.cluster, deployment.job_id
+        consumer = group_consumer(self._bootstrap_servers, self._group)
+        transactions = self._transactions = Transactions(
+            self._bootstrap_servers,
+            transactional_id(*names, deployment.vertex_id, self._subtask),
+            self._hangs,
+            self._exit_lock,
+            self._transaction_timeout_ms,
+            tuple(temporary_topics(*names, deployment.job_graph)),
+        )
+        assembly = Assembly(
+            deployment,
+            self._subtask,
+            self._attempt,
+            transactions,
+            self._wall_clock,
+            generation=self._generation,
+            restore=self._restore,
+            checkpoints_over=self._checkpoints_over,
+        )
+        transactions.open(assembly.changelog)
+        return assembly, transactions, consumer
+
+    def _prepare(self) -> tuple[Assembly, Subtask, Beginning, CommittedEntry]:
+        """Initialises state: fences older attempts, reads progress, checkpoint and changelog, builds the operators.
+
+        With them comes the entry of what the attempt goes on from, which it has not written.
+        """
+        assembly, transactions, consumer = self._assemble()
+        changelog = assembly.changelog
+        source = assembly.through_spark
+        evidence = Evidence(
+            self._bootstrap_servers,
+            consumer,
+            changelog,
+            self._subtask,
+            assembly.channel_topics,
+            () if source is None else KafkaSource.of(source).topics,
+        )
+        tail = read_tail(consumer, changelog, self._subtask, evidence.end())
+        ids = still_valid(tail.entry, self._generation, evidence.topic_ids(), changelog)
+        copy = evidence.group_copy()
+        require_group(tail, copy, changelog, self._subtask, self._generation, ids.get(changelog))
+        beginning = beginning_of(
+            self._deployment,
+            self._subtask,
+            generation=self._generation,
+            restore=self._restore,
+            tail=tail,
+            changelog=changelog,
+        )
+        kafka, progress, resolved = self._progress(assembly, consumer, tail, beginning, ids)
+        entry = self._entry(progress, assembly, kafka)
+        if resolved:
+            # Before the first record, and before anybody is told of it.
+            transactions.send(assembly.changelog, encode(entry), key=PROGRESS_KEY, partition=self._subtask)
+            transactions.commit()
+        subtask = assembly.subtask(progress, kafka, begins=beginning.begins)
+        ends = None if kafka is None or kafka.ends is None else InputPositions(kafka.ends).by_input()
+        if beginning.begins:
+            subtask.foreign.passes_below = {
+                i: bounds(consumer, topic, self._subtask)[1]
+                for i, topic in enumerate(assembly.channel_topics)
+            }
+        self._notify(Restored(os.getpid(), subtask.positions, ends))
+        self._restore_state(assembly, subtask, beginning, consumer)
+        consumer.close()
+        return assembly, subtask, beginning, CommittedEntry(entry, tail.offset)
+
+    def _progress(
+        self,
+        assembly: Assembly,
+        consumer: Consumer,
+        tail: Tail,
+        beginning: Beginning,
+        ids: Mapping[str, str],
+    ) -> tuple[KafkaInput | None, Progress, bool]:
+        """What the attempt goes on from; whether that is to be committed before the first record."""
+        kafka, resolved = None, False
+        if (source := assembly.through_spark) is not None:
+            reading = settle(
+                consumer,
+                self._bootstrap_servers,
+                KafkaSource.of(source),
+                self._subtask,
+                assembly.vertex.parallelism,
+                generation=self._generation,
+                entry=tail.entry,
+                resumption=Resumption(beginning.kafka_positions(source.operator_id))
+                if beginning.begins
+                else None,
+            )
+            kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
+            progress, resolved = Progress(reading.positions), reading.resolved
+        else:
+            topics = assembly.channel_topics
+            progress = Progress.from_entry(tail.entry, topics, self._generation)
+            begin = {(i, self._subtask): 0 for i in range(len(topics))}
+            progress = replace(progress, positions=begin | dict(progress.positions))
+            if tail.entry is not None or beginning.begins:
+                progress = self._checked(consumer, topics, progress, beginning, tail.entry, ids)
+            progress = replace(progress, topic_ids=tuple(map(ids.get, topics)))
+            # Of a source without inputs all progress is state: that it has begun is all that there is to say.
+            resolved = tail.entry is None and not topics and not beginning.begins
+        return kafka, self._placed(progress, tail, beginning, ids.get(assembly.changelog)), resolved
+
+    def _placed(
+        self, progress: Progress, tail: Tail, beginning: Beginning, changelog_id: str | None
+    ) -> Progress:
+        """With the changelog that it is written to, and where the generation begins there."""
+        entry = tail.entry
+        if beginning.begins:
+            begin = tail.end
+        else:
+            begin = 0 if entry is None or entry.generation != self._generation else entry.changelog_from
+        return replace(progress, changelog_id=changelog_id, changelog_from=begin)
+
+    def _entry(self, progress: Progress, assembly: Assembly, kafka: KafkaInput | None) -> ProgressEntry:
+        topics = assembly.channel_topics if kafka is None else kafka.topics
+        positions, ends = InputPositions(progress.positions), None if kafka is None else kafka.ends
+        return ProgressWriter(progress, topics, self._generation, positions, ends=ends).entry()
+
+    def _checked(
+        self,
+        consumer: Consumer,
+        topics: Sequence[str],
+        progress: Progress,
+        beginning: Beginning,
+        entry: ProgressEntry | None,
+        ids: Mapping[str, str],
+    ) -> Progress:
+        """Positions that channels have. A generation that begins reads what was made anew from its first message."""
+        positions = dict(progress.positions)
+        anew = topics_made_anew(entry, ids)
+        for i, topic in enumerate(topics):
+            position = positions[i, self._subtask]
+            if not beginning.begins:
+                require_offset(consumer, topic, self._subtask, position)
+                continue
+            low, high = bounds(consumer, topic, self._subtask)
+            holds = low <= position <= high and topic not in anew
+            positions[i, self._subtask] = position if holds else low
+        return replace(progress, positions=positions)
+
+    def _restore_state(
+        self, assembly: Assembly, subtask: Subtask, beginning: Beginning, consumer: Consumer
+    ) -> None:
+        changelog = assembly.changelog
+        if not assembly.keeps_state:
+            return
+        storage = beginning.storage
+        if storage is not None:
+            parallelism = assembly.vertex.parallelism
+            for key, message in restored_state(storage, beginning.pieces, self._subtask, parallelism):
+                subtask.kept.restore(key, message)
+        if beginning.continued is not None and subtask.kept.writer is not None:
+            restored = 0 if self._restore is None else self._restore.checkpoint_id
+            subtask.kept.writer.continue_from(beginning.continued, restored)
+        if beginning.changelog_from is not None:
+
+            def place() -> str:
+                """Of the message that was read last."""
+                (after,) = consumer.position([TopicPartition(changelog, self._subtask)])
+                return f"{changelog} [{self._subtask}] at offset {after.offset - 1}"
+
+            for key, message in read_changelog(consumer, changelog, self._subtask, beginning.changelog_from):
+                subtask.kept.replay(key, message, place)

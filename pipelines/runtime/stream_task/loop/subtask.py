@@ -1,0 +1,408 @@
+"""What one attempt of a subtask does, without threads, sockets or Kafka: buffers and polls in, a transaction out.
+
+Everything between two commits goes into one transaction, which is open only during the commit. So a successor begins
+exactly where the last commit was: inputs at the committed offsets, state as the changelog has it, output as the
+channels have it. Whoever drives a Subtask decides when to commit; what comes of it does not depend on that, nor on how
+records were cut into buffers.
+
+This file is about input and time: what is taken in, once, and what follows for the operators. What leaves is output.py,
+what is kept kept_state.py, what checkpoints need cuts.py, and how a savepoint stops all that stop.py.
+
+Time: the clock is the driver's wall clock. Event time is what the senders tell; behind a source it begins with an
+operator that assigns it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from .....schemas.types import OperatorState
+from ...common.failures import RecordError
+from ...common.protocol import NOTHING_SKIPPED, Skipped
+from ...operators.chain import OperatorChain
+from ...records.batch import EMPTY, Batch
+from ...records.buffers import (
+    END_OF_TIME,
+    HEADER_SIZE,
+    NO_WATERMARK,
+    BufferCodec,
+    BufferError,
+    Header,
+    header_of,
+    read_barrier,
+)
+from ...state_backend.accumulators import Accumulators
+from ..checkpoint.stop_with_savepoint import Stop
+from ..checkpoint.subtask_checkpoints import Cuts
+from ..checkpoint.subtask_output import Output
+from ..checkpoint.subtask_snapshot import Owner
+from ..input.barrier_handler import Held
+from ..input.foreign_messages import ForeignMessages
+from ..input.fragments import Fragments
+from ..input.input_gate import InputGate
+from ..input.input_positions import InputPositions
+from ..input.record_locations import RecordPlaces
+from ..input.sources.source import UNTIL_WOKEN_S, Polled, Source, SourceSetup
+from ..output.message_queue import MessageQueue
+from ..output.record_writer import RecordWriter
+from ..output.transaction import Transaction
+from ..state.progress import ProgressWriter
+from ..state.subtask_state import KeptState
+
+BAD_RECORDS: Final = "numRecordsInErrors"
+"""The accumulator of messages that a Kafka source could not read and skipped (Flink's name, FLIP-33)."""
+TOMBSTONES: Final = "numTombstones"
+"""The accumulator of messages without a value that a Kafka source skipped."""
+
+
+class Subtask:
+    """Built by assembly.py. Restore `kept`, then call `open`, anything, once it has `ended` `finish`; always `close`.
+
+    `output` says what is to be sent, `cuts` what has become of checkpoints.
+    """
+
+    def __init__(
+        self,
+        *,
+        chain: OperatorChain,
+        writer: RecordWriter,
+        transaction: Transaction,
+        queue: MessageQueue,
+        accumulators: Accumulators,
+        subtask_index: int,
+        changelog: str,
+        keeps_state: bool,
+        input_topics: list[str],
+        codecs: list[BufferCodec],
+        operator_inputs: list[int],
+        positions: InputPositions,
+        progress: ProgressWriter,
+        gate: InputGate | None,
+        source: tuple[str, Source] | None,
+        ends: Mapping[tuple[int, int], int] | None,
+        owner: Owner,
+        places: RecordPlaces,
+        kafka_source: str | None = None,
+        reads_nothing: bool = False,
+        checkpoints_over: int = 0,
+        aligned_inputs: frozenset[int] = frozenset(),
+        fragments: Fragments | None = None,
+    ) -> None:
+        """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
+
+        `kafka_source`: the operator id of one whose positions the subtask keeps. `reads_nothing`: whether none of its
+        partitions is the subtask's, as long as the attempt lives. `checkpoints_over`: the newest
+        checkpoint that is known to be complete: late barriers up to it count for nothing. `aligned_inputs`: those that
+        have nothing in flight in a checkpoint.
+        """
+        self._chain = chain
+        self._accumulators = accumulators
+        self._subtask = subtask_index
+        self._input_topics = input_topics
+        self._places = places
+        self._codecs = codecs
+        self._operator_inputs = operator_inputs
+        self._positions = positions
+        self._gate = gate
+        self._source = source
+        self._ends = ends
+        self._unended = set(ends or ())
+        self._ended = False
+        self._watermark = NO_WATERMARK
+        self._idle = False
+        self._kafka_source = kafka_source
+        self._reads_nothing = reads_nothing
+        self._fragments = Fragments(codecs, codecs, ()) if fragments is None else fragments
+        self._stop = Stop()
+        self.kept = KeptState(chain, source, accumulators, changelog)
+        self.output = Output(
+            chain=chain,
+            writer=writer,
+            transaction=transaction,
+            queue=queue,
+            kept=self.kept,
+            stop=self._stop,
+            subtask_index=subtask_index,
+            changelog=changelog,
+            keeps_state=keeps_state,
+            positions=positions,
+            progress=progress,
+        )
+        self.cuts = Cuts(
+            chain=chain,
+            output=self.output,
+            kept=self.kept,
+            stop=self._stop,
+            gate=gate,
+            owner=owner,
+            inline=self._inline,
+            take=self._take_held,
+            over=checkpoints_over,
+            aligned_inputs=aligned_inputs,
+        )
+        self.records_in = 0
+        self.foreign = ForeignMessages(input_topics, subtask_index)
+
+    def open(self, setup: SourceSetup | None = None) -> None:
+        """Opens the operators, the last ones first, then the source. Raises UserCodeError, TaskError."""
+        self._chain.open()
+        if self._source is not None:
+            assert setup is not None
+            self._source[1].open(setup)
+        if self._gate is not None:
+            self._follow_gate(self._gate)
+        if self._reads_nothing:
+            self._chain.set_idle(True)  # who waits for its event time waits for nothing
+        for place in self._ends or ():
+            self._look_for_end(place)
+        self._ended = self._ends is not None and not self._unended
+        self.output.note_pending()
+
+    def begin_generation(self, in_flight: Iterable[tuple[int, Batch]]) -> None:
+        """Once it is open: takes what was in flight, by input, and commits that with a position of every input."""
+        for operator in self._chain.operators:
+            operator.begin_time_anew()
+        for input_index, batch in in_flight:
+            try:
+                if len(batch):
+                    self._process(batch, self._operator_inputs[input_index])
+            except RecordError as error:
+                self._places.add_in_flight(error, input_index)
+                raise
+        if self._gate is not None:
+            for i in range(len(self._input_topics)):
+                self._positions.advance(i, self._subtask, self._positions.get(i, self._subtask) or 0)
+        self.commit(always=True)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing comes in any more, and it is known whether that is the end or a stop."""
+        stop = self._stop
+        if stop.savepoint is not None:
+            return stop.stopped
+        return stop.stopped or (self._ended if self._gate is None else self._gate.ended)
+
+    @property
+    def positions(self) -> dict[int, dict[int, int]]:
+        """Input -> partition -> the next offset that counts."""
+        return self._positions.by_input()
+
+    def admits(self, input_index: int, partition: int, first: int, following: int) -> bool:
+        """Whether these offsets have not been taken yet. Raises TaskError where some of them have."""
+        return self._positions.admits(input_index, partition, first, following)
+
+    def take_buffer(self, input_index: int, partition: int, offset: int, data: bytes) -> None:
+        """A buffer of a channel; one that has been taken already counts for nothing."""
+        gate = self._gate
+        assert gate is not None
+        if not self.admits(input_index, partition, offset, offset + 1):
+            return
+        self._positions.advance(input_index, partition, offset + 1)
+        try:
+            header = gate.checked(input_index, header_of(data))
+        except BufferError as error:
+            self.foreign.pass_over(input_index, offset, error)
+            return
+        if self.cuts.holds((input_index, header.sender)):
+            if not header.tick:
+                self.cuts.hold(Held(input_index, offset, data))
+            return
+        self._receive(gate, input_index, offset, header, data)
+
+    def _take_held(self, held: Held) -> None:
+        gate, header = self._gate, header_of(held.data)
+        assert gate is not None
+        if self.cuts.holds((held.input_index, header.sender)):
+            self.cuts.hold(held)
+        else:
+            self._receive(gate, held.input_index, held.offset, header, held.data)
+
+    def _receive(self, gate: InputGate, input_index: int, offset: int, header: Header, data: bytes) -> None:
+        if not gate.admits(input_index, offset, header):
+            return
+        channel = input_index, header.sender
+        batch = EMPTY
+        try:
+            if header.fragment:
+                whole = self._fragments.take(channel, header, data)
+                if whole is None:
+                    return
+                data = whole
+            checkpoint = read_barrier(data) if header.barrier else None
+            if not header.barrier:
+                batch = self._codecs[input_index].read_payload(data, HEADER_SIZE)
+            if len(batch):
+                self.cuts.capture(channel, data)
+                self._process(batch, self._operator_inputs[input_index])
+        except BufferError as error:
+            raise self.foreign.failure(input_index, offset, error) from error
+        except RecordError as error:
+            self._places.add_buffer(error, input_index, offset, len(batch))
+            raise
+        gate.conclude(input_index, header)
+        self._follow_gate(gate)
+        if checkpoint is not None:
+            self.cuts.barrier(channel, checkpoint)
+        elif header.ends:
+            self.cuts.sender_ended(channel)
+
+    def take_records(
+        self,
+        input_index: int,
+        partition: int,
+        first: int,
+        following: int,
+        data: bytes,
+        skipped: Skipped = NOTHING_SKIPPED,
+    ) -> None:
+        """What a Kafka source has read at these offsets, behind the prefix (BufferCodec.payload).
+
+        What was left out is counted.
+        """
+        if not self.admits(input_index, partition, first, following):
+            return
+        if self._stop.savepoint is not None:
+            take = partial(self.take_records, input_index, partition, first, following, data, skipped)
+            self._stop.wait(take, len(data))
+            return
+        for name, count in ((BAD_RECORDS, skipped.bad), (TOMBSTONES, skipped.tombstones)):
+            if count:
+                self._accumulators.counter(name).inc(count)
+                self.output.dirty = True
+        batch = self._codecs[input_index].read_payload(data)
+        self._positions.advance(input_index, partition, following)
+        if len(batch):
+            self._chain.begin_split((input_index, partition))
+            try:
+                self._process(batch, 0)
+            except RecordError as error:
+                self._places.add_messages(error, input_index, partition, first, following, len(batch))
+                raise
+        self._look_for_end((input_index, partition))
+
+    def poll(self, limit: int) -> Polled:
+        """Has the source read at most so many records, and takes them."""
+        assert self._source is not None
+        if self._stop.savepoint is not None:
+            return Polled(None, wait_s=UNTIL_WOKEN_S)
+        source = self._source[1]
+        try:
+            polled = source.poll(limit)
+            if polled.batch is not None:
+                self._process(polled.batch, 0)
+        except RecordError as error:
+            error.place = error.place or source.place(error.index)
+            raise
+        self._ended = polled.ended
+        return polled
+
+    @property
+    def next_clock(self) -> int:
+        """The processing time at which something is due (ms); END_OF_TIME where nothing waits for a time.
+
+        Nothing is due behind a savepoint that stops the job, nor once all input has ended: `finish` does the rest.
+        """
+        gate = self._gate
+        stands_still = self._stop.savepoint is not None or (gate is not None and (gate.stopped or gate.ended))
+        return END_OF_TIME if stands_still else self._chain.next_clock
+
+    def advance_clock(self, clock: int) -> None:
+        """Processing time has come so far (ms), short of its end."""
+        if self.next_clock <= clock:
+            self._chain.advance_clock(clock)
+            self.output.note_pending()
+
+    def finish(self) -> None:
+        """Once the input has ended: brings all operators to their end, unless it was stopped, and commits."""
+        self.output.ends = True
+        self.cuts.end()
+        stop = self._stop
+        if self._gate is not None and self._gate.stopped:
+            stop.stopped = True
+        if not stop.stopped and not stop.drained:
+            self._chain.finish()
+        self.commit()
+
+    def _process(self, batch: Batch, input_index: int) -> None:
+        self.records_in += len(batch)
+        self.output.dirty = True
+        self._chain.process(batch, input_index)
+
+    def _follow_gate(self, gate: InputGate) -> None:
+        if gate.ended or self._stop.savepoint is not None:
+            return  # finish() brings both clocks to their end
+        if gate.watermark > self._watermark:
+            self._watermark = gate.watermark
+            self._chain.advance_watermark(gate.watermark)
+        if gate.idle is not self._idle:
+            self._idle = gate.idle
+            self._chain.set_idle(gate.idle)
+        self.output.note_pending()
+
+    def _look_for_end(self, place: tuple[int, int]) -> None:
+        """Of a partition: whether a bounded source has read it to its end, and with it perhaps all."""
+        if self._ends is None or place not in self._unended:
+            return
+        if (self._positions.get(*place) or 0) >= self._ends[place]:
+            self._unended.discard(place)
+            self._ended = not self._unended
+            self._chain.end_split(place)
+            self.output.note_pending()
+
+    def commit(self, *, tell_all: bool = False, always: bool = False) -> bool:
+        """One transaction: output, changes of state, progress. Whether there was anything to commit, or it is `always`.
+
+        `tell_all`: every channel is told the time with it. Nothing is committed while barriers are being aligned, nor
+        within a record that comes in fragments.
+        """
+        if not self.cuts.may_commit or self._fragments.has_partial_record:
+            return False
+        committed = self.output.commit(tell_all=tell_all, always=always)
+        self.cuts.committed()
+        if committed:
+            for operator in self._chain.operators:
+                operator.committed()
+        return committed
+
+    @property
+    def has_partial_record(self) -> bool:
+        """Whether a part of a record has come, and nothing can be committed until the rest has."""
+        return self._fragments.has_partial_record
+
+    def close(self) -> None:
+        """Closes operators and source, whatever goes wrong with one. Raises the first error."""
+        try:
+            self._chain.close()
+        finally:
+            try:
+                self._fragments.close()
+            finally:
+                if self.kept.writer is not None:
+                    self.kept.writer.close()
+                if self._source is not None:
+                    self._source[1].close()
+
+    def confirm(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete: if it stops the task, that has ended now."""
+        self._stop.confirm(checkpoint_id)
+
+    def abort(self, checkpoint_id: int) -> None:
+        """The checkpoint will not be completed: what waits for it goes on. Raises as Stop.abort."""
+        self.cuts.abort(checkpoint_id)
+        waiting = self._stop.abort(checkpoint_id)
+        if waiting is None:
+            return
+        for take in waiting:
+            take()
+        if self._gate is not None:
+            self._follow_gate(self._gate)
+
+    def _inline(self) -> Mapping[str, OperatorState]:
+        """The positions of a Kafka source."""
+        if self._kafka_source is None:
+            return {}
+        positions = self._positions.by_topic(self._input_topics)
+        return {self._kafka_source: OperatorState(inline=json.dumps(positions).encode())}

@@ -1,0 +1,81 @@
+"""The process of a StreamTask: waits, warm, for its one task; runs it; ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from .....infra import threads
+from ....graph.python_files import import_from
+from ...common import task_logging
+from ...common.frames import frame
+from ...common.protocol import Failed, Notice
+from .input_thread import InputThread
+from .mailbox import Mailbox
+from .stream_task import StreamTask
+
+_LAST_NOTICE_S: Final = 1.0
+"""How long the last notice of a process that ends by an error may wait for its turn."""
+
+
+def run(control: socket.socket, listener: socket.socket) -> None:
+    """Never returns. `control` leads to the TaskExecutor, `listener` is where Spark's workers connect."""
+    mailbox = Mailbox()
+    exit_lock = threading.Lock()
+    speaking = threading.Lock()
+
+    def notify(notice: Notice) -> None:
+        data = frame(msgspec.msgpack.encode(notice))
+        with speaking:
+            control.sendall(data)
+
+    def on_failure(name: str, error: BaseException) -> None:
+        _end(Failed(str(threads.ThreadFailed(name, error))), control, speaking)
+        threads.end_process(name, error)
+
+    task_logging.make_output_lossy()
+    threads.handle(on_failure)
+    try:
+        _run_task(control, listener, mailbox, notify, exit_lock)
+    except BaseException as error:
+        on_failure("main", error)
+
+
+def _end(last: Failed, control: socket.socket, speaking: threading.Lock) -> None:
+    """Tells the TaskExecutor why the process ends, unless another thread stands still while it tells something."""
+    if speaking.acquire(timeout=_LAST_NOTICE_S):
+        with contextlib.suppress(OSError):
+            control.sendall(frame(msgspec.msgpack.encode(last)))
+
+
+def _run_task(
+    control: socket.socket,
+    listener: socket.socket,
+    mailbox: Mailbox,
+    notify: Callable[[Notice], None],
+    exit_lock: threading.Lock,
+) -> None:
+    input_thread = InputThread(mailbox, control, listener, notify, exit_lock)
+    input_thread.start()
+    input_thread.open_arrived.wait()
+    opening = input_thread.opened
+    assert opening is not None
+
+    task_logging.TaskLogging.from_deployment(opening.deployment).begin()
+    task_logging.serve(opening.subtask_index, opening.attempt_number)
+    if opening.python_path is not None:
+        import_from(Path(opening.python_path))
+
+    StreamTask(opening, mailbox, notify, exit_lock).invoke()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not exit(): the threads of librdkafka and of user code have nothing left to say.
+    os._exit(0)

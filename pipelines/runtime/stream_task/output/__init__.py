@@ -1,0 +1,1 @@
+"""What a subtask writes: partitioned records, in Kafka transactions."""

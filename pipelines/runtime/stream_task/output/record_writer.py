@@ -1,0 +1,252 @@
+"""The record writer: records that leave a vertex, on the channels of its outgoing edges.
+
+Records gather per partition until `flush`, which turns them into as few buffers as the size limit allows. Each channel
+has its own event time and idleness, those of the output that it carries.
+
+Event time is told with the records. Where none are sent, it is told by *ticks*: buffers without records and outside of
+transactions, which may get lost. A transaction takes several round trips and markers on every partition; a tick is one
+small message. Before the first numbered buffer of an attempt on a partition, and for the end, time is told within a
+transaction.
+
+What a tick said may have been lost, and a receiver that was restarted has forgotten it. So time and idleness are
+repeated now and then while nothing new is to be told: to a few partitions at once, in turn, so that p idle senders do
+not send p * p messages at each interval.
+
+A barrier goes to every partition that the subtask reaches, behind what was flushed before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import cycle, islice
+from typing import Final
+
+import msgspec
+
+from .....schemas.types import OperatorConfig
+from ....types import RecordType
+from ...common.deployment import Checkpoint
+from ...common.failures import TaskError
+from ...operators.user_functions import typed_by
+from ...records.batch import Batch, all_of
+from ...records.buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header, RecordTooLarge, write_barrier
+from .partitioners import Partition
+
+BUFFER_LIMIT = 900_000
+"""Bytes, below Kafka's usual limit of 1 MiB for a message."""
+REPEATED_AT_ONCE: Final = 4
+"""How many partitions of a channel are told the time again at once."""
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """A buffer to be sent."""
+
+    topic: str
+    partition: int
+    data: bytes
+
+
+class ChannelWriter:
+    """The records of one outgoing edge of one subtask's attempt; see chain.Channel.
+
+    `partitions`: those that this subtask reaches. `timed`: whether anybody behind the edge goes by event time.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        record_type: RecordType,
+        partition: Partition,
+        partitions: range,
+        *,
+        subtask: int,
+        attempt: int,
+        generation: int = 0,
+        timed: bool = True,
+    ) -> None:
+        self.topic = topic
+        self.sender: OperatorConfig | None = None
+        """Whose records these are."""
+        self.pending = 0
+        """Records written since the last flush."""
+        self._codec = BufferCodec(record_type)
+        self._partition = partition
+        self._subtask = subtask
+        self._attempt = attempt
+        self._generation = generation
+        self._timed = timed
+        self._pending: dict[int, list[Batch]] = {each: [] for each in partitions}
+        self._sequences = dict.fromkeys(partitions, 0)
+        self._turns = cycle(partitions)
+        """Who is told again next."""
+        self._watermark = NO_WATERMARK
+        self._idle = False
+        self._told = NO_WATERMARK, False
+        """Watermark and idleness that every partition has been told."""
+        self._spoken = False
+        """Whether anything that somebody goes by was ever among that."""
+
+    def write(self, batch: Batch) -> None:
+        """Distributes records. Raises UserCodeError where the key selector or partitioner does."""
+        self.pending += len(batch)
+        with nullcontext() if self.sender is None else typed_by(self.sender):
+            for partition, part in self._partition(batch):
+                self._pending[partition].append(part)
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Event time on this channel has come so far."""
+        self._watermark = max(self._watermark, watermark)
+
+    def set_idle(self, idle: bool) -> None:
+        """Whether the receivers are to go on without this channel's watermark."""
+        self._idle = idle
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether event time or idleness has changed since it was told."""
+        watermark, idle = self._told
+        return self._watermark > watermark or self._idle is not idle
+
+    @property
+    def repeats(self) -> bool:
+        """Whether there is something of time to be told again, as somebody may have missed it."""
+        return self._timed and self._spoken
+
+    @property
+    def known(self) -> bool:
+        """Whether every partition has a numbered buffer of this attempt, so that ticks count there."""
+        return all(self._sequences.values())
+
+    def flush(self, *, ends: bool = False, stops: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
+        """The buffers of all records since the last flush; `tell_all` adds those that only tell the time.
+
+        `stops`: the end is that of a savepoint. Raises UserCodeError of the sender for a value that is not of the
+        channel's type, and TaskError for a record that is too large.
+        """
+        if tell_all:
+            self._note_told()
+        elif not self.pending:
+            return
+        for partition, batches in self._pending.items():
+            if not batches and not tell_all:
+                continue
+            header = self._header(partition, ends=ends, stops=stops)
+            batch = batches[0] if len(batches) == 1 else all_of(batches)
+            with nullcontext() if self.sender is None else _within_limits(self.sender):
+                buffers = self._codec.encode_within(BUFFER_LIMIT, header, batch)
+            self._sequences[partition] += len(buffers)
+            batches.clear()
+            for data in buffers:
+                yield Outgoing(self.topic, partition, data)
+        self.pending = 0
+
+    def ticks(self) -> Iterator[Outgoing]:
+        """Tells every partition the time, when nothing is pending and all that was flushed is committed."""
+        self._note_told()
+        return self._ticks(self._pending)
+
+    def repeated_ticks(self) -> Iterator[Outgoing]:
+        """Tells the next few partitions what all have been told, under the conditions of `ticks`."""
+        return self._ticks(islice(self._turns, min(REPEATED_AT_ONCE, len(self._pending))))
+
+    def _ticks(self, partitions: Iterable[int]) -> Iterator[Outgoing]:
+        for partition in partitions:
+            header = self._header(partition, tick=True)
+            yield Outgoing(self.topic, partition, bytes(header))
+
+    def barrier(self, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+        """The barrier for every partition, when all records are flushed."""
+        self._note_told()
+        for partition in self._pending:
+            header = self._header(partition, barrier=True)
+            self._sequences[partition] += 1
+            yield Outgoing(self.topic, partition, write_barrier(header, checkpoint))
+
+    def _note_told(self) -> None:
+        self._told = self._watermark, self._idle
+        self._spoken = self._spoken or self._idle or self._watermark > NO_WATERMARK
+
+    def _header(
+        self,
+        partition: int,
+        *,
+        ends: bool = False,
+        stops: bool = False,
+        tick: bool = False,
+        barrier: bool = False,
+    ) -> Header:
+        return Header(
+            self._subtask,
+            self._attempt,
+            self._sequences[partition],
+            END_OF_TIME if ends else self._watermark,
+            ends,
+            self._idle,
+            tick,
+            self._generation,
+            barrier,
+            ends and stops,
+        )
+
+
+@contextmanager
+def _within_limits(sender: OperatorConfig) -> Iterator[None]:
+    """Raises UserCodeError for a value of another type, and TaskError for a record that is too large."""
+    try:
+        with typed_by(sender):
+            yield
+    except RecordTooLarge as error:
+        raise TaskError(f"operator {sender.name!r}: {error}: send a reference to it instead") from error
+
+
+class RecordWriter:
+    """All outgoing edges of one subtask's attempt."""
+
+    def __init__(self, channels: list[ChannelWriter]) -> None:
+        self.channels = channels
+
+    @property
+    def pending(self) -> int:
+        """Records written since the last flush."""
+        return sum(channel.pending for channel in self.channels)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a channel is to be told the time."""
+        return any(channel.is_behind for channel in self.channels)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a channel is to be told the time again, now and then."""
+        return any(channel.repeats for channel in self.channels)
+
+    def flush(self, *, ends: bool = False, stops: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
+        """As ChannelWriter.flush, for every outgoing edge."""
+        for channel in self.channels:
+            yield from channel.flush(ends=ends, stops=stops, tell_all=tell_all)
+
+    def barrier(self, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+        """As ChannelWriter.barrier, for every outgoing edge."""
+        for channel in self.channels:
+            yield from channel.barrier(checkpoint)
+
+    def tell(
+        self,
+        tick: Callable[[str, int, bytes], None],
+        send: Callable[[str, int, bytes], None],
+        *,
+        again: bool = False,
+    ) -> None:
+        """Tells the channels that are behind the time: by ticks where these count, else within the transaction.
+
+        `again`: also some partitions that may have missed it.
+        """
+        for channel in self.channels:
+            if channel.is_behind or (again and channel.repeats):
+                if channel.pending or not channel.known:
+                    by, buffers = send, channel.flush(tell_all=True)
+                else:
+                    by, buffers = tick, channel.ticks() if channel.is_behind else channel.repeated_ticks()
+                for each in buffers:
+                    by(each.topic, each.partition, each.data)

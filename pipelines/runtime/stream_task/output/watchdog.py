@@ -1,0 +1,77 @@
+"""Calls into librdkafka that never return, whatever timeout they were given: noticed, and told to whoever can end them.
+
+`send_offsets_to_transaction` can wait for ever after its broker was restarted (confluentinc/librdkafka#5456), and
+nothing can interrupt a call that is inside the library. So another thread looks at how long one takes; the process
+then has to end, and its successor goes on from what was committed.
+
+A call that waits for a broker that is away is none of these: it may still succeed when the broker is back. So a call is
+overdue when it has lasted longer than its own timeout allows, and Kafka has answered others meanwhile for some seconds.
+Time for which the whole process stood still (SIGSTOP, a machine that sleeps) does not count.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from .....infra import threads
+
+_LOOKS_S: Final = 1.0
+
+
+class Watchdog:
+    """For the calls of one thread.
+
+    `overdue` is told, once and from another thread, of a call that has lasted for `limit_s` seconds, if `answers` was
+    true for the last `answering_s` of them. `answers` may take a while.
+    """
+
+    def __init__(
+        self,
+        limit_s: float,
+        overdue: Callable[[str], None],
+        answers: Callable[[], bool] = lambda: True,
+        answering_s: float = 0.0,
+    ) -> None:
+        self._limit = limit_s
+        self._overdue = overdue
+        self._answers = answers
+        self._answering = answering_s
+        self._watched: tuple[float, str] | None = None
+        """When a call began, and which."""
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def watching(self, what: str) -> Iterator[None]:
+        """Around a call."""
+        if self._thread is None:
+            self._thread = threads.Thread(target=self._watch, name="watchdog")
+            self._thread.start()
+        self._watched = time.monotonic(), what
+        try:
+            yield
+        finally:
+            self._watched = None
+
+    def _watch(self) -> None:
+        pause = min(_LOOKS_S, self._limit)
+        looked_at, call = time.monotonic(), self._watched
+        lasted = answered = 0.0
+        while True:
+            time.sleep(pause)
+            answers = call is not None and self._answers()
+            now = time.monotonic()
+            # A look that took much longer than its pause is that of a process that stood still.
+            passed = min(now - looked_at, 3 * pause)
+            looked_at = now
+            if self._watched is None or self._watched is not call:
+                call, lasted, answered = self._watched, 0.0, 0.0
+                continue
+            lasted += passed
+            answered = answered + passed if answers else 0.0
+            if lasted >= self._limit and answered >= self._answering:
+                self._overdue(call[1])
+                return

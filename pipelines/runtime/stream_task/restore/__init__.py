@@ -1,0 +1,1 @@
+"""Where a subtask begins: from a checkpoint, its changelog, and committed progress."""

@@ -1,0 +1,177 @@
+"""What a new attempt reads before it begins: its progress, state in storage, and the changelog to its exact end.
+
+The last progress entry is at the end of the changelog, behind at most what aborted transactions have left there. It is
+found from the end, in steps that grow, so that a long changelog costs nothing.
+
+Nothing is taken for granted of what lies in Kafka: a changelog that does not reach from where it is needed to where it
+ended is lost progress (ProgressLost), and the job goes back to a checkpoint; it is never taken for an empty one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from .....infra.retry import ABSENT
+from .....infra.storage.errors import CheckpointError, StorageError
+from .....infra.storage.storage import Storage
+from ....checkpoint.redistribution import Piece
+from ....checkpoint.state_files import read_messages
+from ...common.failures import ProgressLost, TaskError
+from ...common.kafka_clients import connected
+from ...common.offset_bounds import bounds
+from ...state_backend.stateful import Origin, origin_message
+from ..state.progress_entry import KEY as PROGRESS_KEY
+from ..state.progress_entry import ProgressEntry, decode
+
+_TIMEOUT_S: Final = 30.0
+_SETTLES_S: Final = 10.0
+"""How long the markers of a fenced attempt's transaction may take to become visible."""
+_FIRST_STEP: Final = 16
+"""Offsets: a commit that is small lies within them, with its marker."""
+_STEPS_GROW: Final = 16
+
+
+def restored_state(
+    storage: Storage, operators: Mapping[str, Sequence[Piece]], subtask_index: int, parallelism: int
+) -> Iterator[tuple[bytes, bytes]]:
+    """Key and message of all state that a subtask takes from a checkpoint, for KeptState.restore.
+
+    `operators`: by operator id, what is to be taken of each old subtask. What the subtask's own predecessor wrote comes
+    as it is; else each origin is named before its messages (state/stateful.py). Raises ProgressLost where a file is
+    missing or torn, TaskError where storage cannot be reached.
+    """
+    for operator_id, pieces in operators.items():
+        key = operator_id.encode()
+        moved = not is_own(pieces, subtask_index, parallelism)
+        for piece in pieces:
+            if moved:
+                origin = Origin(piece.subtask_index, piece.parallelism, piece.max_parallelism)
+                yield origin_message(operator_id, origin)
+            for file in piece.state.files:
+                try:
+                    for message in read_messages(storage, file, operator_id):
+                        yield key, message
+                except StorageError as error:
+                    raise TaskError(f"state cannot be restored: {error}") from error
+                except CheckpointError as error:
+                    raise ProgressLost(f"state cannot be restored: {error}") from error
+        if moved:
+            yield origin_message(operator_id, None)
+
+
+def is_own(pieces: Sequence[Piece], subtask_index: int, parallelism: int) -> bool:
+    """Whether an operator's state is what the same subtask wrote, at the same parallelism, and nothing else."""
+    return [(each.subtask_index, each.parallelism) for each in pieces] == [(subtask_index, parallelism)]
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """How a changelog ends."""
+
+    entry: ProgressEntry | None
+    """The last one; None: there is none."""
+    offset: int
+    """Where the entry lies; -1: there is none."""
+    end: int
+    """The offset behind the last committed message."""
+    damage: str | None = None
+    """Why nobody may go on from the entry: it is not the last word of the changelog."""
+
+
+def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | None = None) -> Tail:
+    """The last committed progress entry. Call after the fencing of older attempts.
+
+    `written_to`: the end of the partition for readers of uncommitted messages, where it is known. Raises ProgressLost
+    where there is no such topic, TaskError where it cannot be read to that end.
+    """
+    connected(consumer, topic)
+    low, high = _settled_bounds(consumer, topic, partition, written_to)
+    back = _FIRST_STEP
+    while True:
+        begin = max(low, high - back)
+        last, damage, is_empty = None, None, True
+        for offset, key, value in _messages(consumer, topic, partition, begin):
+            is_empty = False
+            if key == PROGRESS_KEY:
+                try:
+                    last, damage = (decode(value), offset), None
+                except ValueError as error:
+                    damage = f"the changelog {topic} [{partition}] at offset {offset}: {error}"
+        if last is not None:
+            return Tail(*last, high, damage)
+        if begin == low:
+            if not is_empty and damage is None:
+                damage = (
+                    f"the changelog {topic} [{partition}] holds messages at offsets {low} to {high}, and no progress"
+                    " entry: an earlier release wrote it, or some were deleted; the job has to go back to a checkpoint"
+                )
+            return Tail(None, -1, high, damage)
+        back *= _STEPS_GROW
+
+
+def _settled_bounds(
+    consumer: Consumer, topic: str, partition: int, written_to: int | None
+) -> tuple[int, int]:
+    """The bounds, once what was written before can be read: nobody has a transaction open here any more."""
+    deadline = time.monotonic() + _SETTLES_S
+    while True:
+        low, high = bounds(consumer, topic, partition)
+        if written_to is None or high >= written_to:
+            return low, high
+        if time.monotonic() > deadline:
+            raise TaskError(
+                f"the changelog {topic} [{partition}] ends at offset {written_to}, and can be read to {high} only,"
+                " although older attempts are fenced: the broker has not ended a transaction there"
+            )
+        time.sleep(0.05)
+
+
+def read_changelog(
+    consumer: Consumer, topic: str, partition: int, begin: int = 0
+) -> Iterator[tuple[bytes, bytes]]:
+    """Key and value of every committed message from the offset `begin` to the end that the partition has now.
+
+    Call after the fencing of older attempts: from then on nobody else writes. The end is partition EOF, not
+    a last offset: control records take offsets too. Raises ProgressLost where the changelog does not hold that offset
+    (any more), TaskError where it cannot be read.
+    """
+    changelog_end(consumer, topic, partition, begin)
+    for _, key, value in _messages(consumer, topic, partition, begin):
+        yield key, value
+
+
+def _messages(
+    consumer: Consumer, topic: str, partition: int, begin: int
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Offset, key and value of every committed message from an offset to the end."""
+    consumer.assign([TopicPartition(topic, partition, begin)])
+    try:
+        while True:
+            message = consumer.poll(_TIMEOUT_S)
+            if message is None:
+                raise TaskError(f"the changelog {topic} gave nothing for {_TIMEOUT_S:.0f} s: is Kafka up?")
+            error = message.error()
+            if error is None:
+                yield message.offset() or 0, message.key() or b"", message.value() or b""
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in ABSENT:
+                raise ProgressLost(f"the changelog {topic} [{partition}] is gone: {error.str()}")
+            elif not error.retriable():
+                raise TaskError(f"the changelog {topic} could not be read: {error.str()}")
+    finally:
+        consumer.unassign()
+
+
+def changelog_end(consumer: Consumer, topic: str, partition: int, begin: int = 0) -> int:
+    """The offset behind the last message. Raises ProgressLost where it does not reach from `begin` on, TaskError."""
+    start, end = bounds(consumer, topic, partition)
+    if not start <= begin <= end:
+        raise ProgressLost(
+            f"the changelog {topic} [{partition}] holds offsets {start} to {end}, and is needed from {begin}"
+        )
+    return end

@@ -1,0 +1,72 @@
+"""What a subtask's consumer group is told of its changelog, so that a new attempt can notice that something is gone.
+
+A broker may forget a group's offsets, or answer old ones. So nobody goes on from them: a copy only shows that at least
+so much was committed (evidence.py).
+
+Group offsets are read and written by consumers. An AdminClient does it as well, but librdkafka 2.16 ends the process
+where the group's coordinator is loading, or its broker ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+from confluent_kafka import Consumer, TopicPartition
+
+from ...common.kafka_clients import group_consumer
+
+_TIMEOUT_S: Final = 3.0
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class GroupCopy(msgspec.Struct, frozen=True):
+    """The metadata of every offset that the group has, as JSON."""
+
+    generation: int
+    offset: int
+    """Of the last progress entry; -1: there was none yet."""
+    changelog_id: str | None
+
+
+class GroupOffsets:
+    """Commits to a group, from one thread. It has a client from the first call on."""
+
+    def __init__(self, bootstrap_servers: str, group: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._group = group
+        self._consumer: Consumer | None = None
+
+    def commit(self, positions: Mapping[Place, int], copy: GroupCopy | None = None) -> None:
+        """Next offsets, with the copy beside each. Raises KafkaException."""
+        metadata = "" if copy is None else msgspec.json.encode(copy).decode()
+        if self._consumer is None:
+            self._consumer = group_consumer(self._bootstrap_servers, self._group)
+        offsets = [TopicPartition(*place, offset, metadata) for place, offset in positions.items()]
+        self._consumer.commit(offsets=offsets, asynchronous=False)
+
+
+def read_copy(consumer: Consumer, places: Sequence[Place], source_topics: Sequence[str]) -> GroupCopy | None:
+    """The newest that the consumer's group was told beside one of these, or a partition of these topics.
+
+    None where the broker knows none. Raises KafkaException.
+    """
+    asked = [TopicPartition(*place) for place in places]
+    for topic in source_topics:
+        found = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
+        asked += [TopicPartition(topic, partition) for partition in found.partitions]
+    if not asked:
+        return None
+    copies = [copy for each in consumer.committed(asked, _TIMEOUT_S) if (copy := _read(each)) is not None]
+    return max(copies, key=lambda copy: (copy.generation, copy.offset), default=None)
+
+
+def _read(offset: TopicPartition) -> GroupCopy | None:
+    if offset.error is not None or offset.offset < 0:
+        return None
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(offset.metadata or "", type=GroupCopy)
+    return None

@@ -1,0 +1,343 @@
+"""What a subtask of a Kafka source reads, and from where to where: settled once, when its first attempt opens.
+
+Partitions are found when an attempt opens. What the last progress entry says counts; a subtask without one resolves
+where it begins, and a bounded one also where it ends, and commits that before its first record: later attempts must not
+see another `latest`. One that finds nothing to read commits an entry without positions: what is added later it reads
+from its first record. The ends are part of every entry, as the senders that have ended are on channels.
+
+An end is the offset after the last record that a reader of committed records can see now. Control records, aborted and
+compacted ones occupy offsets too, so it is found by reading the tail of the partition to its end, and not by counting
+back from there; and it is passed by position: whatever comes at or behind it ends the partition. Partitions that were
+added later begin at their first record; a bounded source has none of them.
+
+A generation that goes back to a checkpoint begins at the positions that the checkpoint has, whatever older generations
+have committed; but the ends stay those that were found once. A position that its partition does not hold any more fails
+the task, or is moved, as the source says (OnDataLoss); one that was moved is committed before the first record.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from ...common.failures import TaskError
+from ...common.kafka_clients import group_consumer
+from ...common.offset_bounds import watermarks
+from ...operators.kafka_source_parameters import KafkaSource, OnDataLoss, StartingMode
+from ..state.progress_entry import ProgressEntry
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT_S: Final = 30.0
+_APPEARS_S: Final = 3.0
+"""A topic that was made a moment ago may not be known to all brokers yet."""
+
+Place = tuple[int, int]
+"""(index of the topic, partition)"""
+
+
+class KafkaReading(msgspec.Struct, frozen=True):
+    """What a subtask reads."""
+
+    topics: tuple[str, ...]
+    """By index of the input."""
+    positions: Mapping[Place, int]
+    """The next offset of each partition that the subtask reads."""
+    ends: Mapping[Place, int] | None
+    """Of a bounded source."""
+    resolved: bool
+    """Whether something was resolved just now that is to be committed before the first record."""
+
+
+class Resumption(msgspec.Struct, frozen=True):
+    """The attempt begins a generation, and goes back to a checkpoint."""
+
+    positions: Mapping[str, Mapping[int, int]] | None
+    """Topic -> partition -> the next offset; None where the checkpoint knows nothing of this source."""
+
+
+class _CommittedPosition(msgspec.Struct, frozen=True):
+    """What an entry says of one partition."""
+
+    offset: int
+    end: int | None
+
+
+def settle(
+    consumer: Consumer,
+    bootstrap_servers: str,
+    source: KafkaSource,
+    subtask: int,
+    parallelism: int,
+    *,
+    generation: int = 0,
+    entry: ProgressEntry | None = None,
+    resumption: Resumption | None = None,
+) -> KafkaReading:
+    """Finds partitions and positions. `entry`: the last progress entry, of whatever generation. Raises TaskError.
+
+    With a `resumption` nothing is committed before the first transaction of the generation, which has all positions.
+    """
+    counts = {topic: _partitions(consumer, topic, bootstrap_servers) for topic in source.topics}
+    places = source.partitions_of(counts, subtask, parallelism)
+    committed = _committed_positions(source, entry)
+    if resumption is not None:
+        begun = _Resuming(consumer, bootstrap_servers, source, resumption, committed)
+        positions = begun.starts(places)
+        return KafkaReading(
+            source.topics, positions, begun.ends(positions) if source.bounded else None, resolved=False
+        )
+    has_past = entry is not None and entry.generation == generation
+    known = {place: committed[place] for place in places if has_past and place in committed}
+    held = _Held(consumer, source)
+    positions = {place: held.position(place, each.offset, each.end) for place, each in known.items()}
+    ends = {place: _end_of(source, place, each) for place, each in known.items()} if source.bounded else None
+    fresh: dict[Place, int] = {}
+    unknown = [place for place in places if place not in known]
+    if not has_past:
+        fresh = _Resolving(consumer, bootstrap_servers, source).starts(unknown)
+        if ends is not None:
+            ends = {place: _end(consumer, source.topics[place[0]], place[1], fresh[place]) for place in fresh}
+    elif not source.bounded:
+        fresh = {place: _watermarks(consumer, source.topics[place[0]], place[1])[0] for place in unknown}
+    return KafkaReading(
+        source.topics, {**positions, **fresh}, ends, resolved=bool(fresh) or held.lost or not has_past
+    )
+
+
+def _committed_positions(source: KafkaSource, entry: ProgressEntry | None) -> dict[Place, _CommittedPosition]:
+    found: dict[Place, _CommittedPosition] = {}
+    for i, topic in enumerate(source.topics):
+        of_topic = None if entry is None else entry.input_of(topic)
+        if of_topic is not None:
+            found |= {
+                (i, partition): _CommittedPosition(offset, of_topic.ends.get(partition))
+                for partition, offset in of_topic.positions.items()
+            }
+    return found
+
+
+def _end_of(source: KafkaSource, place: Place, known: _CommittedPosition) -> int:
+    if known.end is None:
+        raise TaskError(
+            f"the progress of {source.topics[place[0]]}-{place[1]} names no end: the job's source was not bounded when"
+            " it was started"
+        )
+    return known.end
+
+
+class _Held:
+    """What the partitions of a source still hold."""
+
+    def __init__(self, consumer: Consumer, source: KafkaSource) -> None:
+        self._consumer = consumer
+        self._source = source
+        self.lost = False
+        """Whether a position was moved, since what follows it was deleted."""
+
+    def position(self, place: Place, position: int, end: int | None = None) -> int:
+        """Where to go on from a position; `end`: nothing at or behind that is read.
+
+        Raises TaskError where records were deleted that are still to be read, and the source is to fail then.
+        """
+        topic, partition = self._source.topics[place[0]], place[1]
+        if end is not None and position >= end:
+            return position
+        low, high = _watermarks(self._consumer, topic, partition)
+        if low <= position <= high:
+            return position
+        lost = (
+            f"{topic}-{partition} is to be read on from offset {position}, and holds {low} to {high}: records were"
+            " deleted before they were read"
+        )
+        if self._source.on_data_loss is OnDataLoss.FAIL:
+            raise TaskError(
+                f"{lost}. Let the topic keep them for longer, or go on without them:"
+                ' KafkaSource(on_data_loss="earliest" or "latest")'
+            )
+        self.lost = True
+        again = low if self._source.on_data_loss is OnDataLoss.EARLIEST else high
+        _log.warning("%s; the source goes on at %d (on_data_loss)", lost, again)
+        return again
+
+
+class _Resolving:
+    """Where a source begins that has committed nothing."""
+
+    def __init__(self, consumer: Consumer, bootstrap_servers: str, source: KafkaSource) -> None:
+        self._consumer = consumer
+        self._bootstrap_servers = bootstrap_servers
+        self._source = source
+
+    def starts(self, places: Sequence[Place]) -> dict[Place, int]:
+        """The first offset of each partition."""
+        topics = self._source.topics
+        bounds = {
+            (i, partition): _watermarks(self._consumer, topics[i], partition) for i, partition in places
+        }
+        match self._source.starting.mode:
+            case StartingMode.EARLIEST:
+                return {place: low for place, (low, _) in bounds.items()}
+            case StartingMode.LATEST:
+                return {place: high for place, (_, high) in bounds.items()}
+            case StartingMode.COMMITTED:
+                committed = self._committed(places)
+                return {place: max(low, committed.get(place, low)) for place, (low, _) in bounds.items()}
+            case StartingMode.TIMESTAMP:
+                found = self._at_timestamp(places)
+                return {place: found.get(place, high) for place, (_, high) in bounds.items()}
+
+    def _committed(self, places: Sequence[Place]) -> dict[Place, int]:
+        group = self._source.group_id
+        if group is None:
+            raise TaskError(
+                "a Kafka source is to start from committed offsets, but has no group_id: give one"
+            )
+        theirs = group_consumer(self._bootstrap_servers, group)
+        try:
+            found = theirs.committed([TopicPartition(*each) for each in self._named(places)], _TIMEOUT_S)
+        except KafkaException as error:
+            raise _silent(error.args[0]) from error
+        finally:
+            theirs.close()
+        for each in found:
+            if each.error is not None:
+                raise _silent(each.error)
+        return {place: each.offset for place, each in zip(places, found, strict=True) if each.offset >= 0}
+
+    def _at_timestamp(self, places: Sequence[Place]) -> dict[Place, int]:
+        at = self._source.starting.timestamp_ms or 0
+        asked = [TopicPartition(topic, partition, at) for topic, partition in self._named(places)]
+        try:
+            answered = self._consumer.offsets_for_times(asked, _TIMEOUT_S) if asked else []
+        except KafkaException as error:
+            raise _silent(error.args[0]) from error
+        for each in answered:
+            if each.error is not None:
+                raise _silent(each.error)
+        return {place: each.offset for place, each in zip(places, answered, strict=True) if each.offset >= 0}
+
+    def _named(self, places: Sequence[Place]) -> list[tuple[str, int]]:
+        return [(self._source.topics[i], partition) for i, partition in places]
+
+
+class _Resuming:
+    """Where a source begins that goes back to a checkpoint."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        bootstrap_servers: str,
+        source: KafkaSource,
+        resumption: Resumption,
+        committed: Mapping[Place, _CommittedPosition],
+    ) -> None:
+        self._consumer = consumer
+        self._bootstrap_servers = bootstrap_servers
+        self._source = source
+        self._positions = resumption.positions
+        self._committed = committed
+
+    def starts(self, places: Sequence[Place]) -> dict[Place, int]:
+        """Of a partition that the checkpoint does not know, the first record; of a source, where it is to begin."""
+        restored = self._positions
+        if restored is None:
+            return _Resolving(self._consumer, self._bootstrap_servers, self._source).starts(places)
+        return {place: self._start(place, restored) for place in places}
+
+    def ends(self, starts: Mapping[Place, int]) -> dict[Place, int]:
+        """Those that were committed once; those of now where this is another job."""
+        found: dict[Place, int] = {}
+        for place, start in starts.items():
+            known = self._committed.get(place)
+            end = None if known is None else known.end
+            if end is None:
+                end = _end(self._consumer, self._source.topics[place[0]], place[1], start)
+            found[place] = max(end, start)
+        return found
+
+    def _start(self, place: Place, restored: Mapping[str, Mapping[int, int]]) -> int:
+        topic, partition = self._source.topics[place[0]], place[1]
+        position = restored.get(topic, {}).get(partition)
+        if position is None:
+            return _watermarks(self._consumer, topic, partition)[0]
+        return _Held(self._consumer, self._source).position(place, position)
+
+
+def _partitions(consumer: Consumer, topic: str, bootstrap_servers: str) -> int:
+    deadline = time.monotonic() + _APPEARS_S
+    while True:
+        try:
+            found = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
+        except KafkaException as error:
+            raise _silent(error.args[0]) from error
+        if found.error is None and found.partitions:
+            return len(found.partitions)
+        if time.monotonic() > deadline:
+            reason = "does not exist" if found.error is None else _why(found.error)
+            raise TaskError(
+                f"the Kafka source's topic {topic!r} {reason} at {bootstrap_servers}: create it, or correct its name"
+            )
+        time.sleep(0.05)
+
+
+def _why(error: KafkaError) -> str:
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return "does not exist"
+    return f"cannot be read ({error.str()})"
+
+
+def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """The first offset, and the one that follows the last committed record now."""
+    try:
+        return watermarks(consumer, topic, partition)
+    except KafkaException as error:
+        raise _silent(error.args[0]) from error
+
+
+def _end(consumer: Consumer, topic: str, partition: int, start: int) -> int:
+    """The offset after the last record at or behind `start` that can be read now; `start` where there is none."""
+    low, high = _watermarks(consumer, topic, partition)
+    back = 1
+    while high > start:
+        begin = max(low, start, high - back)
+        last = _last_record(consumer, topic, partition, begin, high)
+        if last is not None:
+            return last + 1
+        if begin <= max(low, start):
+            return start
+        back *= 8
+    return start
+
+
+def _last_record(consumer: Consumer, topic: str, partition: int, begin: int, high: int) -> int | None:
+    """The offset of the last record from `begin` to before `high`; read to the end of the partition, by position."""
+    last = None
+    consumer.assign([TopicPartition(topic, partition, begin)])
+    try:
+        while True:
+            message = consumer.poll(_TIMEOUT_S)
+            if message is None:
+                raise TaskError(f"{topic} gave nothing for {_TIMEOUT_S:.0f} s: is Kafka up?")
+            error = message.error()
+            offset = message.offset()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    return last
+                if not error.retriable():
+                    raise _silent(error)
+            elif offset is not None and offset < high:
+                last = offset
+            else:
+                return last
+    finally:
+        consumer.unassign()
+
+
+def _silent(error: KafkaError) -> TaskError:
+    return TaskError(f"where a Kafka source begins could not be found out: {error.str()}; is Kafka up?")

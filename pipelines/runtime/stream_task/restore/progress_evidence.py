@@ -1,0 +1,156 @@
+"""What else implies how far a subtask has come. Progress that is lower than that is refused, by name.
+
+The changelog alone says where a new attempt goes on. But a changelog may have been deleted or emptied, a checkpoint may
+lie ahead of it, and a broker may show less of it than was committed. Such things are looked for here:
+
+- a *checkpoint* of this generation lies before the last progress entry, and a source's positions in it are not higher;
+- the *consumer group* has a copy of the changelog's position (upkeep.py). It is late, and a broker may forget it or
+  answer an old one, so what is lower or missing says nothing; but what it implies was committed;
+- the *end* of the changelog for readers of uncommitted messages is also the end for readers of committed ones, once
+  older attempts are fenced.
+
+What nobody answers in time is not known, and then nothing is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from .....infra import threads
+from ...common.failures import ProgressLost, TaskError
+from ...common.kafka_clients import admin_client, connected
+from .changelog_reader import Tail
+from .group_offsets import GroupCopy, Place, read_copy
+from .topic_ids import made_anew, read_topic_ids
+
+_TIMEOUT_S: Final = 3.0
+
+
+class Evidence:
+    """Asks Kafka in a thread of its own, beside what else an attempt reads before it begins. Call after the fencing."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        consumer: Consumer,
+        changelog: str,
+        partition: int,
+        channels: Sequence[str],
+        source_topics: Sequence[str] = (),
+    ) -> None:
+        """`consumer` is of the subtask's group, and is to be closed behind `group_copy` only."""
+        self._ids: Future[Mapping[str, str]] = Future()
+        self._end: Future[int | None] = Future()
+        self._group: Future[GroupCopy | None] = Future()
+        places = [(topic, partition) for topic in channels]
+        threads.Thread(
+            target=self._ask_cluster,
+            args=(bootstrap_servers, [*places, (changelog, partition)]),
+            name="topic-ids",
+        ).start()
+        threads.Thread(
+            target=self._ask_group, args=(consumer, places, source_topics), name="group-copy"
+        ).start()
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """Of channels and changelog, as far as they are known; waits for the answer, as all methods do."""
+        return self._ids.result()
+
+    def end(self) -> int | None:
+        """The end of the changelog for readers of uncommitted messages."""
+        return self._end.result()
+
+    def group_copy(self) -> GroupCopy | None:
+        """What the consumer group says of the changelog."""
+        return self._group.result()
+
+    def _ask_cluster(self, bootstrap_servers: str, places: Sequence[Place]) -> None:
+        # An answer is passed on before the client is closed, which takes a while.
+        try:
+            client = admin_client(bootstrap_servers)
+            connected(client, places[-1][0])
+            self._ids.set_result(read_topic_ids(client, [topic for topic, _ in places], _TIMEOUT_S))
+            self._end.set_result(_end_of(client, TopicPartition(*places[-1])))
+        except Exception:  # what is not known is not compared, and whoever needs the topic says what is wrong
+            if not self._ids.done():
+                self._ids.set_result({})
+            if not self._end.done():
+                self._end.set_result(None)
+
+    def _ask_group(self, consumer: Consumer, places: Sequence[Place], source_topics: Sequence[str]) -> None:
+        try:
+            copy = read_copy(consumer, places, source_topics)
+        except Exception:  # likewise
+            copy = None
+        self._group.set_result(copy)
+
+
+def require_group(
+    tail: Tail, copy: GroupCopy | None, changelog: str, partition: int, generation: int, known_id: str | None
+) -> None:
+    """Raises ProgressLost where the changelog holds less than its consumer group implies, in this generation."""
+    if copy is None or copy.generation != generation:
+        return
+    if None not in (known_id, copy.changelog_id) and known_id != copy.changelog_id:
+        raise ProgressLost(made_anew(changelog, str(known_id)))
+    if tail.offset < copy.offset:
+        raise ProgressLost(
+            f"the changelog {changelog} [{partition}] has its last progress entry at offset {tail.offset}, and its"
+            f" consumer group knows of one at {copy.offset}: something was deleted; the job has to go back to a"
+            " checkpoint"
+        )
+
+
+def require_checkpoint(
+    tail: Tail,
+    changelog: str,
+    partition: int,
+    generation: int,
+    *,
+    offset: int,
+    positions: Mapping[str, Mapping[int, int]],
+) -> None:
+    """Raises ProgressLost where the changelog holds less than a checkpoint of this generation.
+
+    `offset`: where the changelog goes on behind it; `positions`: of a Kafka source, topic -> partition -> next offset.
+    """
+    entry = tail.entry
+    if entry is None or entry.generation < generation or tail.offset < offset:
+        raise ProgressLost(
+            f"the changelog {changelog} [{partition}] has its last progress entry at offset {tail.offset}, and a"
+            f" checkpoint ends at {offset}: something was deleted; the job has to go back to a checkpoint"
+        )
+    for topic, those in positions.items():
+        known = entry.input_of(topic)
+        for number, position in those.items():
+            now = None if known is None else known.positions.get(number)
+            if now is not None and now < position:
+                raise ProgressLost(
+                    f"{topic}-{number} is to be read on from offset {now} by the changelog {changelog} [{partition}],"
+                    f" and a checkpoint has read it to {position}: the job has to go back to a checkpoint"
+                )
+
+
+def require_not_superseded(tail: Tail, changelog: str, partition: int, generation: int) -> None:
+    """Raises TaskError where a newer generation of the job has written progress."""
+    if tail.entry is not None and tail.entry.generation > generation:
+        raise TaskError(
+            f"superseded: the changelog {changelog} [{partition}] has, at offset {tail.offset}, progress of generation"
+            f" {tail.entry.generation} of the job, and this attempt is of {generation}"
+        )
+
+
+def _end_of(client: AdminClient, changelog: TopicPartition) -> int | None:
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = client.list_offsets(
+        {changelog: latest}, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
+    )
+    try:
+        return int(asked[changelog].result(_TIMEOUT_S).offset)
+    except Exception:  # there is no such topic: whoever reads it says so
+        return None

@@ -1,0 +1,77 @@
+"""Whether a topic is still the one that progress was made in: its id, which Kafka draws when a topic is made (KIP-516).
+
+A position says nothing about a topic that was deleted and made anew, by hand or by a broker that makes what is asked
+for: an empty changelog looks as if nothing had been kept, and a channel that has grown past the position as if nothing
+had been lost. So an attempt asks for the ids of its channels and its changelog when it begins (evidence.py), and writes
+them beside its positions; its successor compares them with what is there.
+
+Brokers older than Kafka 2.8 have no ids, and where nobody answers in time none are known: then nothing is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from ...common.failures import ProgressLost
+from ..state.progress_entry import ProgressEntry
+
+_NONE: Final = "A" * 22
+"""Of a broker that knows none: 16 bytes of zeros."""
+
+
+def still_valid(
+    entry: ProgressEntry | None, generation: int, ids: Mapping[str, str], changelog: str
+) -> Mapping[str, str]:
+    """The ids that are known now, and for topics of which none is, those that this generation has written.
+
+    Raises ProgressLost where a topic is another one than when this generation wrote the entry.
+    """
+    valid = dict(ids)
+    if entry is None or entry.generation != generation:
+        return valid
+    for topic, known in _written(entry, changelog):
+        if known is not None and valid.setdefault(topic, known) != known:
+            raise ProgressLost(made_anew(topic, valid[topic]))
+    return valid
+
+
+def made_anew(topic: str, topic_id: str) -> str:
+    """What is said of a topic that is another one than it was."""
+    return (
+        f"the topic {topic} was deleted, and is there again with the id {topic_id}: what it held is gone, and the job"
+        " has to go back to a checkpoint (is auto.create.topics.enable on?)"
+    )
+
+
+def topics_made_anew(entry: ProgressEntry | None, ids: Mapping[str, str]) -> frozenset[str]:
+    """The inputs that are known to be other topics than when the entry was written, in whatever generation."""
+    inputs = () if entry is None else entry.inputs
+    return frozenset(
+        each.topic
+        for each in inputs
+        if each.topic_id is not None and ids.get(each.topic, each.topic_id) != each.topic_id
+    )
+
+
+def read_topic_ids(client: AdminClient, topics: Sequence[str], timeout_s: float) -> dict[str, str]:
+    """By topic, as Kafka has them now. What is not known is not in it. Raises KafkaException."""
+    if not topics:
+        return {}
+    asked = client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+    found = {}
+    for topic, answer in asked.items():
+        try:
+            found[topic] = str(answer.result(timeout_s).topic_id)
+        except Exception:  # there is none of that name, or we may not look
+            continue
+    return {topic: known for topic, known in found.items() if known != _NONE}
+
+
+def _written(entry: ProgressEntry, changelog: str) -> Iterator[tuple[str, str | None]]:
+    yield changelog, entry.changelog_id
+    for each in entry.inputs:
+        yield each.topic, each.topic_id

@@ -1,0 +1,143 @@
+"""Work in a forked child: it sees memory as it is at this moment, for as long as it likes, and the task goes on.
+
+Of the process's threads only the one that forks exists in the child. Whatever another held at that moment is held for
+ever there, so the child does nothing but compute and write files; it collects no garbage (the clients of Kafka would
+wait for their threads) and leaves without any clean-up. Arrow allocates by malloc, which is whole after a fork. A
+child that hangs in spite of that is found by its silence, and killed: by itself too, should its parent be gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Final, NoReturn
+
+import pyarrow as pa
+
+from .....infra import threads
+from ...common.failures import TaskError
+
+SILENCE_S: Final = 60.0
+"""How long a child may go on without telling of progress."""
+
+Work = Callable[[Callable[[], None]], bytes]
+"""Is given what to call now and then while it gets on; its result is sent to the parent."""
+
+_PROGRESS: Final = b"."
+_RESULT: Final = b"="
+_ERROR: Final = b"!"
+_READ: Final = 1 << 16
+
+
+class Child:
+    """A forked child at work."""
+
+    def __init__(self, work: Work, silence_s: float = SILENCE_S) -> None:
+        """Forks. Where that fails, the result says so."""
+        self._silence = silence_s
+        self.result: Final[Future[bytes]] = Future()
+        """What the work gave; or TaskError: it failed, died, or hung and was killed."""
+        self._pid = -1
+        ends: tuple[int, ...] = ()
+        try:
+            ends = reader, writer = os.pipe()
+            self._pid = _fork()
+            if self._pid == 0:
+                _be_child(work, writer, silence_s)
+            ends = (reader,)
+            os.close(writer)
+            threads.Thread(target=self._wait, args=(reader,), name="forked-child").start()
+        except (OSError, RuntimeError) as error:
+            # No descriptor, no process, no memory, or no thread.
+            for each in ends:
+                os.close(each)
+            self._give_up(error)
+
+    def kill(self) -> None:
+        """Ends it, if it is still at work."""
+        if not self.result.done():
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    def _give_up(self, error: Exception) -> None:
+        if self._pid > 0:
+            os.kill(self._pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        self.result.set_exception(TaskError(f"state could not be written: no process: {said}"))
+
+    def _wait(self, reader: int) -> None:
+        said = bytearray()
+        hung = False
+        try:
+            heard = time.monotonic()
+            while True:
+                left = heard + self._silence - time.monotonic()
+                if left <= 0 or not select.select([reader], [], [], left)[0]:
+                    hung = True
+                    break
+                data = os.read(reader, _READ)
+                if not data:
+                    break
+                said += data if said else data.lstrip(_PROGRESS)
+                heard = time.monotonic()
+        finally:
+            os.close(reader)
+        if hung:
+            os.kill(self._pid, signal.SIGKILL)
+        try:
+            _, status = os.waitpid(self._pid, 0)
+            code = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:  # somebody else has waited for all children
+            code = 0 if said[:1] == _RESULT else -1
+        kind, content = bytes(said[:1]), bytes(said[1:])
+        if kind == _RESULT and code == 0:
+            self.result.set_result(content)
+        elif kind == _ERROR:
+            self.result.set_exception(TaskError(f"state could not be written: {content.decode()}"))
+        elif hung:
+            self.result.set_exception(
+                TaskError(f"state could not be written: the writer said nothing for {self._silence:.0f} s")
+            )
+        else:
+            self.result.set_exception(TaskError(f"state could not be written: the writer ended with {code}"))
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Python warns of threads; the head of this module says what is done about them.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _be_child(work: Work, writer: int, silence_s: float) -> NoReturn:
+    try:
+        gc.disable()
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, 2 * silence_s)
+        # Others see that a connection is closed when all who have it have closed it.
+        os.closerange(3, writer)
+        os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
+        pa.set_memory_pool(pa.system_memory_pool())
+
+        def progress() -> None:
+            os.write(writer, _PROGRESS)
+            signal.setitimer(signal.ITIMER_REAL, 2 * silence_s)
+
+        try:
+            said = _RESULT + work(progress)
+        except BaseException as error:
+            said = _ERROR + f"{type(error).__name__}: {error}".encode(errors="replace")
+        while said:
+            said = said[os.write(writer, said) :]
+        os._exit(0)
+    finally:
+        os._exit(70)

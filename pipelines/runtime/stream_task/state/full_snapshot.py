@@ -1,0 +1,195 @@
+"""A FULL file: all state of a subtask, a section for each operator and range of key groups.
+
+Ranges are as fine as it pays: whoever takes over a part of the key groups reads what it needs and little more.
+
+It is written by a forked child, who may use no client of a storage: where storage is not this machine's file system,
+the child's file is a temporary one, and the parent puts it there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from .....infra.storage.errors import CheckpointError
+from .....infra.storage.storage import Storage
+from .....schemas.types import StateFile
+from ....checkpoint.state_files import ANY, Sections
+from ...common.failures import TaskError
+from ...state_backend.stateful import Stateful
+from .fork_worker import Work
+
+Files = Mapping[str, tuple[StateFile, ...]]
+"""By operator id: to be applied in order. Operators without state are not in it."""
+
+MOST_SECTIONS: Final = 16
+"""Of one operator."""
+SECTION_BYTES: Final = 256 << 10
+"""Below this, neighbouring ranges share a section."""
+
+
+FULL: Final = ".full"
+"""How names of such files end."""
+_CHUNK: Final = 8 << 20
+
+
+class Writing(Protocol):
+    """Work that goes on elsewhere."""
+
+    @property
+    def result(self) -> Future[bytes]:
+        """What it gave; TaskError where it could not be done."""
+
+    def kill(self) -> None:
+        """Ends it."""
+
+
+class FullFile:
+    """One on its way to storage."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        fork: Callable[[Work], Writing],
+        stateful: Mapping[str, Stateful],
+        key_groups: range,
+    ) -> None:
+        """Of the state as it is now: `fork` does work on that."""
+        self._storage = storage
+        self._path = path
+        self._files: Future[Files] = Future()
+        self._writing: Writing | None = None
+        try:
+            self._scratch = None if storage.can_append else tempfile.mkdtemp(prefix="state-")
+        except OSError as error:
+            self._files.set_exception(TaskError(f"state could not be written: {error}"))
+            return
+        target = storage if self._scratch is None else Storage(self._scratch)
+        here = path if self._scratch is None else posixpath.join(self._scratch, posixpath.basename(path))
+
+        def work(progress: Callable[[], None]) -> bytes:
+            return msgspec.msgpack.encode(write_full(target, here, stateful, key_groups, progress))
+
+        self._writing = fork(work)
+        self._writing.result.add_done_callback(self._written)
+
+    @property
+    def done(self) -> bool:
+        """Whether `files` would not wait."""
+        return self._files.done()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is done, and there is no file."""
+        return self.done and self._files.exception() is not None
+
+    def files(self) -> Files:
+        """Waits until it is in storage. Raises TaskError where it cannot be."""
+        return self._files.result()
+
+    def kill(self) -> None:
+        """Ends it, if it is still on its way."""
+        if self._writing is not None:
+            self._writing.kill()
+
+    def _written(self, written: Future[bytes]) -> None:
+        try:
+            files = msgspec.msgpack.decode(written.result(), type=dict[str, tuple[StateFile, ...]])
+            if self._scratch is not None and files:
+                self._upload(Path(self._scratch, posixpath.basename(self._path)))
+                name = self._storage.relative(self._path)
+                files = {
+                    operator_id: tuple(msgspec.structs.replace(file, path=name) for file in some)
+                    for operator_id, some in files.items()
+                }
+        except Exception as error:
+            with suppress(CheckpointError):
+                self._storage.delete(self._path)
+            known = isinstance(error, TaskError)
+            self._files.set_exception(error if known else TaskError(f"state could not be written: {error}"))
+        else:
+            self._files.set_result(files)
+        finally:
+            if self._scratch is not None:
+                shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _upload(self, source: Path) -> None:
+        with source.open("rb") as file, self._storage.create(self._path) as target:
+            while chunk := file.read(_CHUNK):
+                target.write(chunk)
+
+
+class NotBegun(FullFile):
+    """One that is not even tried."""
+
+    def __init__(self, reason: str) -> None:
+        self._writing = None
+        self._files = Future()
+        self._files.set_exception(TaskError(f"state could not be written: {reason}"))
+
+
+def sections_of(key_groups: range) -> list[range]:
+    """The key groups in ranges of about the same size; none where there are none."""
+    count = min(MOST_SECTIONS, len(key_groups))
+    bounds = [key_groups.start + len(key_groups) * i // count for i in range(count + 1)] if count else []
+    return [range(start, stop) for start, stop in pairwise(bounds)]
+
+
+def write_full(
+    storage: Storage,
+    path: str,
+    stateful: Mapping[str, Stateful],
+    key_groups: range,
+    progress: Callable[[], None] = lambda: None,
+) -> Files:
+    """Writes the file. Raises StorageError, RecordTypeError, and whatever pickling a user's value raises."""
+    sections = sections_of(key_groups)
+    files: dict[str, tuple[StateFile, ...]] = {}
+    with Sections(storage, path) as file:
+        for operator_id, owner in stateful.items():
+            if written := tuple(_write_operator(file, operator_id, owner, sections, progress)):
+                files[operator_id] = written
+    return files
+
+
+def _write_operator(
+    file: Sections,
+    operator_id: str,
+    owner: Stateful,
+    sections: list[range],
+    progress: Callable[[], None],
+) -> list[StateFile]:
+    written: list[StateFile] = []
+    unkeyed: list[bytes] = []
+    waiting: list[bytes] = []
+    size = 0
+    covered: range | None = None
+    for section, message in owner.full(sections):
+        progress()
+        if section is None:
+            unkeyed.append(message)
+            continue
+        if unkeyed:
+            written.append(file.add(operator_id, unkeyed))
+            unkeyed = []
+        if covered is not None and section.start >= covered.stop and size >= SECTION_BYTES:
+            written.append(file.add(operator_id, waiting, covered.start, covered.stop - 1))
+            waiting, size, covered = [], 0, None
+        waiting.append(message)
+        size += len(message)
+        covered = section if covered is None else range(covered.start, section.stop)
+    if unkeyed:
+        written.append(file.add(operator_id, unkeyed, ANY, ANY))
+    if covered is not None:
+        written.append(file.add(operator_id, waiting, covered.start, covered.stop - 1))
+    return written

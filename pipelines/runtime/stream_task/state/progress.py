@@ -1,0 +1,90 @@
+"""A subtask's progress in memory: what an attempt goes on from, and what it writes at each commit.
+
+Positions are by (index of the input, partition). They are written by the input's topic (progress_entry.py), so they
+survive a change of the inputs' order. Progress only grows: an attempt that would go on from less than the changelog, a
+checkpoint or the consumer group implies is refused (evidence.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ..input.input_gate import InputGate
+from ..input.input_positions import InputPositions
+from .progress_entry import InputProgress, ProgressEntry, bits_of
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What an attempt goes on from."""
+
+    positions: Mapping[tuple[int, int], int] = {}
+    """The offset of what comes next, by (input, partition)."""
+    ended: tuple[frozenset[int], ...] = ()
+    """By input: the senders that have ended."""
+    topic_ids: tuple[str | None, ...] = ()
+    """By input: Kafka's id of its topic, where it is known."""
+    changelog_id: str | None = None
+    changelog_from: int = 0
+    """Where the generation begins in the changelog."""
+
+    @classmethod
+    def from_entry(cls, entry: ProgressEntry | None, topics: Sequence[str], generation: int = 0) -> Progress:
+        """As an entry has it; `topics` are those of the inputs, in their order.
+
+        Who has ended counts in the same generation only.
+        """
+        positions: dict[tuple[int, int], int] = {}
+        ended: list[frozenset[int]] = [frozenset()] * len(topics)
+        for i, topic in enumerate(topics):
+            known = None if entry is None else entry.input_of(topic)
+            if known is None or entry is None:
+                continue
+            positions |= {(i, partition): offset for partition, offset in known.positions.items()}
+            if entry.generation == generation:
+                ended[i] = known.ended_senders
+        changelog_from = entry.changelog_from if entry is not None and entry.generation == generation else 0
+        return cls(positions, tuple(ended), changelog_from=changelog_from)
+
+
+class ProgressWriter:
+    """Makes the entries of one attempt."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        topics: Sequence[str],
+        generation: int,
+        positions: InputPositions,
+        gate: InputGate | None = None,
+        ends: Mapping[tuple[int, int], int] | None = None,
+    ) -> None:
+        """`progress` is what the attempt began with; `ends` are those of a bounded Kafka source."""
+        self._progress = progress
+        self._topics = topics
+        self._generation = generation
+        self._positions = positions
+        self._gate = gate
+        self._ends: dict[int, dict[int, int]] = {}
+        for (i, partition), end in (ends or {}).items():
+            self._ends.setdefault(i, {})[partition] = end
+
+    def entry(self) -> ProgressEntry:
+        """As everything is now."""
+        positions, gate, ids = self._positions.by_input(), self._gate, self._progress.topic_ids
+        return ProgressEntry(
+            self._generation,
+            self._progress.changelog_id,
+            self._progress.changelog_from,
+            tuple(
+                InputProgress(
+                    topic,
+                    ids[i] if ids else None,
+                    positions.get(i, {}),
+                    self._ends.get(i, {}),
+                    b"" if gate is None else bits_of(gate.ended_senders(i)),
+                )
+                for i, topic in enumerate(self._topics)
+            ),
+        )

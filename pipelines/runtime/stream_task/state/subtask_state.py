@@ -1,0 +1,98 @@
+"""All that a subtask keeps beyond a commit: whose it is, how it is restored, and what of it has changed.
+
+Messages are the same wherever they lie, in the changelog or in files of a checkpoint: each is for the operator whose id
+is its key. What a message means is that operator's matter alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from ...common.failures import ProgressLost, TaskError, one_line
+from ...operators.chain import OperatorChain
+from ...operators.user_functions import typed_by
+from ...state_backend.accumulators import CHANGELOG_KEY, Accumulators
+from ...state_backend.stateful import ORIGIN_KEY, Stateful, read_origin
+from ..input.sources.source import Source
+from . import progress_entry
+from .state_writer import StateWriter
+
+MARKER: Final = b"~checkpoint"
+"""In the place of an operator id, in the changelog: what lies before is part of the checkpoint with this id."""
+
+
+class KeptState:
+    """Of the operators, of a source that the subtask reads itself, and of the accumulators."""
+
+    def __init__(
+        self,
+        chain: OperatorChain,
+        source: tuple[str, Source] | None,
+        accumulators: Accumulators,
+        where: str,
+    ) -> None:
+        """`where` is for messages to people: the changelog."""
+        self._chain = chain
+        self._source = source
+        self._accumulators = accumulators
+        self._where = where
+        self.writer: StateWriter | None = None
+        """Where changes go besides the changelog; None where the vertex keeps no state."""
+
+    @property
+    def by_id(self) -> Mapping[str, Stateful]:
+        """Who keeps state, by operator id."""
+        source = {} if self._source is None else {self._source[0]: self._source[1]}
+        return {**self._chain.by_id, **source, CHANGELOG_KEY: self._accumulators}
+
+    @property
+    def counted(self) -> Mapping[str, float]:
+        """What the accumulators are at, as of the last `changes`."""
+        return self._accumulators.committed()
+
+    def restore(self, key: bytes, message: bytes) -> None:
+        """Applies a message. Raises TaskError for state of nobody here."""
+        if key in (MARKER, progress_entry.KEY):
+            return
+        if key == ORIGIN_KEY:
+            operator_id, origin = read_origin(message)
+            self._owner(operator_id).restore_from(origin)
+        else:
+            self._owner(key.decode(errors="replace")).restore(message)
+
+    def replay(self, key: bytes, message: bytes, place: Callable[[], str]) -> None:
+        """As `restore`, for what the files of the last checkpoint do not hold. `place` says where the message lies.
+
+        Raises ProgressLost for what no task of the job has written.
+        """
+        try:
+            self.restore(key, message)
+        except (ProgressLost, OSError, MemoryError):
+            raise
+        except Exception as error:  # nobody knows what other bytes make of what reads them
+            raise ProgressLost(
+                f"{place()} holds what is no change of state of this job: {one_line(error)}. Somebody else has written"
+                " to the topic; the job has to go back to a checkpoint"
+            ) from error
+        if self.writer is not None and key not in (MARKER, progress_entry.KEY):
+            self.writer.add(key, message)
+
+    def changes(self) -> Iterable[tuple[bytes, Iterable[bytes]]]:
+        """Key and messages of what has changed since the last call."""
+        for operator_id, operator in self._chain.by_id.items():
+            with typed_by(self._chain.configs[operator_id]):
+                yield operator_id.encode(), list(operator.take_changes())
+        if self._source is not None:
+            yield self._source[0].encode(), self._source[1].take_changes()
+        counted = self._accumulators.take_changes()
+        if counted is not None:
+            yield CHANGELOG_KEY.encode(), (counted,)
+
+    def _owner(self, operator_id: str) -> Stateful:
+        owner = self.by_id.get(operator_id)
+        if owner is None:
+            raise TaskError(
+                f"there is state of an operator {operator_id!r} that is not in this vertex ({self._where})"
+            )
+        return owner

@@ -1,0 +1,39 @@
+"""Where topics end now, for readers of committed records: what a lag is measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from ....infra.admin_client_cache import LastingAdmin
+from ..common.kafka_clients import admin_settings
+
+_TIMEOUT_S: Final = 10.0
+
+
+class EndOffsets:
+    """Any thread may ask."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._admin = LastingAdmin(admin_settings(bootstrap_servers))
+
+    def of(self, partitions: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
+        """(topic, partition) -> the offset that follows the last record. Raises KafkaException."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(*each): latest for each in partitions}
+        if not asked:
+            return {}
+        futures = self._admin.client().list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
+        )
+        try:
+            return {
+                (each.topic, each.partition): future.result(_TIMEOUT_S).offset
+                for each, future in futures.items()
+            }
+        except Exception as error:
+            self._admin.note(error)
+            raise

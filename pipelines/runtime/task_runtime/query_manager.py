@@ -1,0 +1,281 @@
+"""The queries of deployments: when one starts, what it is followed by, and when it is stopped.
+
+The query of channels starts when the StreamTasks know where they go on. The topics of a Kafka source are read by one
+query after another, in bulk or in real time as their lag asks for (catch_up.py). For bulk, the StreamTasks are told
+that only what the new query brings counts from now on, say how far they have come, and the new query begins there while
+the old one is stopped. For real time, the old query goes on until the new one, whose records come one by one, has
+caught up with it: nobody waits while it starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ....infra import threads
+from ..common.protocol import Greeting, Positions, Switch
+from ..common.settings import ExecutionMode
+from ..common.task_logging import TaskLogging
+from ..spark.catch_up import CatchUp, Lag
+from ..spark.partition_forwarder import HandOver
+from ..spark.query import Pace
+from ..spark.query_runner import Queries, QueryRun
+from .end_offsets import EndOffsets
+from .query_inputs import TopicReading
+from .runtime_state import Deployment, Execution
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+LAG_INTERVAL_S: Final = 0.5
+"""How often the lag of a Kafka source is looked at."""
+
+
+class QueryControl:
+    """Of one TaskRuntime; called in its loop, as are the functions that it is given.
+
+    `connected`: the tasks of a query run. `failed`: all of a deployment fails for this reason. `dropped`: nothing of a
+    deployment runs any more.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        scratch: Path,
+        lobby: str,
+        post: Callable[[Callable[[], None]], None],
+        *,
+        connected: Callable[[Deployment], None],
+        failed: Callable[[Deployment, str], None],
+        dropped: Callable[[Deployment], None],
+    ) -> None:
+        self._lobby = lobby
+        self._post = post
+        self._connected = connected
+        self._fail_all = failed
+        self._dropped = dropped
+        self._queries = Queries(bootstrap_servers, scratch, post)
+        self._end_offsets = EndOffsets(bootstrap_servers)
+        self._runs: dict[int, Deployment] = {}
+        self._number = 0
+        self.refuses = False
+        """Whether no query can be started any more."""
+
+    def spark_started(self, spark: SparkSession) -> None:
+        """Queries can start; from any thread."""
+        self._queries.ready(spark)
+
+    def spark_failed(self, reason: str) -> None:
+        """None ever can; from any thread."""
+        self._queries.failed(reason)
+
+    def start_if_due(self, deployment: Deployment) -> None:
+        """What has no past has committed nothing: the query of its channels need not wait for its StreamTask."""
+        live = deployment.live
+        if not deployment.reads or deployment.run is not None or deployment.watched or not live:
+            return
+        if self.refuses:
+            return
+        topics = isinstance(deployment.reading, TopicReading)
+        if any(e.positions is None and (topics or e.subtask.has_past) for e in live):
+            return
+        if topics and not any(e.positions for e in live):
+            deployment.reads = False
+            self._connected(deployment)
+        elif deployment.changes_pace:
+            self._watch(deployment)
+        elif topics:
+            self._start(deployment, self._new_run(deployment), Pace.BULK)
+        else:
+            micro_batch = deployment.settings.mode is ExecutionMode.MICRO_BATCH
+            pace = Pace.MICRO_BATCH if micro_batch else Pace.REAL_TIME
+            self._start(deployment, self._new_run(deployment), pace)
+
+    def _new_run(self, deployment: Deployment) -> QueryRun:
+        self._number += 1
+        self._runs[self._number] = deployment
+        return QueryRun(self._number)
+
+    def _start(self, deployment: Deployment, run: QueryRun, pace: Pace) -> None:
+        reading, receivers = deployment.reading, deployment.receivers
+        assert reading is not None
+        deployment.run = run
+        begin = reading.begin(receivers)
+        run.awaited = sum(map(len, begin.values()))
+        if pace is not Pace.REAL_TIME:
+            # Its tasks begin with the first batch, which may be long in coming: it counts when it has started.
+            run.awaited = 1
+        hand_over = HandOver(
+            run.number,
+            self._lobby,
+            reading.plan(receivers, pace),
+            deployment.python_path,
+            TaskLogging.from_deployment(deployment.spec),
+        )
+        self._queries.start(
+            run,
+            begin,
+            hand_over,
+            pace,
+            started=lambda: self._started(deployment, run, pace),
+            ended=lambda failure: self._ended(deployment, run, failure),
+        )
+
+    def _started(self, deployment: Deployment, run: QueryRun, pace: Pace) -> None:
+        if pace is not Pace.REAL_TIME:
+            run.awaited = 0
+        if not deployment.live:
+            self._queries.stop(run, lambda: self.drop(deployment))
+        self._connected(deployment)
+
+    def _ended(self, deployment: Deployment, run: QueryRun, failure: str | None) -> None:
+        if run.stopping is not None:
+            return
+        self._fail_all(deployment, failure or "Spark's query ended by itself")
+        if run.query is None:
+            self.drop(deployment)
+
+    def drop(self, deployment: Deployment) -> None:
+        """Nothing of the deployment runs any more."""
+        self._dropped(deployment)
+        for number in [number for number, of in self._runs.items() if of is deployment]:
+            del self._runs[number]
+
+    def _watch(self, deployment: Deployment) -> None:
+        """Has the lag of a Kafka source measured until the deployment ends."""
+        deployment.watched = True
+        reading = deployment.reading
+        assert isinstance(reading, TopicReading)
+        begin = reading.begin(deployment.receivers)
+        partitions = [(topic, partition) for topic, each in begin.items() for partition in each]
+
+        def work() -> None:
+            told = False
+            while True:
+                try:
+                    ends = self._end_offsets.of(partitions)
+                except Exception as error:
+                    # Without brokers nothing comes in either; asked again, until they are there.
+                    if not told:
+                        log.warning("where topics end could not be found out, and is asked again: %s", error)
+                    told = True
+                else:
+                    told = False
+                    self._post(lambda ends=ends: self._lag_measured(deployment, ends))  # type: ignore[misc]
+                if deployment.over.wait(LAG_INTERVAL_S):
+                    return
+
+        threads.Thread(target=work, name=f"lag-{deployment.number}").start()
+
+    def _lag_measured(self, deployment: Deployment, ends: Mapping[tuple[str, int], int]) -> None:
+        reading = deployment.reading
+        if not deployment.live or not isinstance(reading, TopicReading):
+            return
+        now = time.monotonic()
+        lag = _lag(deployment, reading, ends, now)
+        if deployment.catch_up is None:
+            deployment.catch_up = CatchUp.beginning(lag, now)
+            self._start(deployment, self._new_run(deployment), deployment.catch_up.pace)
+            return
+        run = deployment.run
+        if deployment.successor is not None or run is None or run.query is None:
+            return
+        following = deployment.catch_up.after(lag, now)
+        if following is not deployment.catch_up:
+            deployment.catch_up = following
+            self._switch(deployment, following.pace)
+
+    def _switch(self, deployment: Deployment, pace: Pace) -> None:
+        run = self._new_run(deployment)
+        log.info("vertex %s is read on in %s mode", deployment.spec.vertex_id, pace.value)
+        deployment.successor = run, pace
+        deployment.answered.clear()
+        for execution in deployment.live:
+            execution.process.send(Switch(run.number, at_once=pace is not Pace.REAL_TIME))
+
+    def switch_if_answered(self, deployment: Deployment) -> None:
+        live, before = deployment.live, deployment.run
+        if deployment.successor is None or not live or before is None:
+            return
+        if deployment.answered.issuperset(each.id for each in live):
+            run, pace = deployment.successor
+            deployment.successor = None
+            self._stop_predecessor(before)
+            before.predecessor, run.predecessor = None, before
+            self._start(deployment, run, pace)
+            if pace is not Pace.REAL_TIME:
+                self._queries.stop(before)
+
+    def greeted(self, greeting: Greeting) -> None:
+        """A worker of Spark says that it is up, or cannot be."""
+        deployment = self._runs.get(greeting.query)
+        if deployment is None:
+            return
+        run = deployment.run
+        if greeting.failure is not None:
+            self._fail_all(deployment, greeting.failure)
+        elif run is not None and run.number == greeting.query:
+            run.awaited -= 1
+            if run.awaited <= 0:
+                self._stop_predecessor(run)
+            self._connected(deployment)
+
+    def switched(self, execution: Execution, query: int, positions: Positions) -> None:
+        """A StreamTask waits for this query, from these positions."""
+        deployment = execution.deployment
+        if deployment.successor is not None and deployment.successor[0].number == query:
+            execution.positions = positions
+            deployment.answered.add(execution.id)
+            self.switch_if_answered(deployment)
+
+    def stop(self, deployment: Deployment, then: Callable[[], None]) -> None:
+        """Once all of a deployment has ended: stops its query, and calls `then` when nothing of it runs any more."""
+        deployment.over.set()
+        run = deployment.run
+        if run is not None:
+            self._stop_predecessor(run)
+        if run is None or run.query is None:
+            # Its query, if there is one, is on its way, and is stopped when it arrives. The one before may run still.
+            self._queries.when_stopped(None if run is None else run.predecessor, then)
+            return
+
+        def stopped() -> None:
+            self.drop(deployment)
+            then()
+
+        self._queries.stop(run, stopped)
+
+    def _stop_predecessor(self, run: QueryRun) -> None:
+        before = run.predecessor
+        if before is not None and before.running is not None:
+            self._queries.stop(before)
+
+    def close(self, deployment: Deployment) -> None:
+        """Stops the query of a deployment, from another thread: the loop has ended."""
+        deployment.over.set()
+        run = deployment.run
+        for each in (run, None if run is None else run.predecessor):
+            query = None if each is None else each.running
+            if query is not None and not self.refuses:
+                query.stop()
+
+
+def _lag(
+    deployment: Deployment, reading: TopicReading, ends: Mapping[tuple[str, int], int], now: float
+) -> Lag:
+    """How far the source is behind, and what has come in since this was asked last."""
+    begin = reading.begin(deployment.receivers)
+    behind = [
+        max(0, ends.get((topic, partition), 0) - position)
+        for topic, each in begin.items()
+        for partition, position in each.items()
+    ]
+    (before, then), written = deployment.written, sum(ends.values())
+    deployment.written = written, now
+    arriving = (written - before) / (now - then) if then and now > then else 0.0
+    return Lag(sum(behind), arriving, len(behind))

@@ -1,0 +1,98 @@
+"""What a TaskRuntime knows of the attempts that it runs, and of the deployments that they came in. One thread's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from ....schemas.types import ExecutionState
+from ..common.deployment import SubtaskDeployment, VertexDeployment
+from ..common.protocol import Positions
+from ..common.settings import ExecutionMode, Settings
+from ..spark.catch_up import CatchUp
+from ..spark.query import Pace
+from ..spark.query_runner import QueryRun
+from .process_pool import TaskProcess
+from .query_inputs import ChannelReading, Receiver, TopicReading
+
+
+class Execution:
+    """One attempt. `end` is set when it has ended."""
+
+    def __init__(self, subtask: SubtaskDeployment, deployment: Deployment, process: TaskProcess) -> None:
+        self.id = subtask.execution_attempt_id
+        self.subtask = subtask
+        self.deployment = deployment
+        self.process = process
+        self.process_id: int | None = None
+        self.positions: Positions | None = None
+        self.ends: Positions | None = None
+        self.counts: Mapping[str, float] = {}
+        """All that it has counted, Flink's counters included."""
+        self.accumulators: Mapping[str, float] = {}
+        """What functions have counted, in all attempts of the subtask."""
+        self.opened = False
+        self.running = False
+        self.canceling = False
+        self.progress_lost = False
+        """Whether it failed because what it was to go on from is gone."""
+        self.end: tuple[ExecutionState, str | None] | None = None
+
+
+class Deployment:
+    """The attempts that share a query, and the query."""
+
+    def __init__(
+        self, number: int, spec: VertexDeployment, reading: ChannelReading | TopicReading | None
+    ) -> None:
+        self.number = number
+        self.spec = spec
+        self.reading = reading
+        self.settings = Settings.of(spec.job_graph.configuration)
+        self.executions: list[Execution] = []
+        self.reads = reading is not None
+        """Whether there is anything that a query is to bring."""
+        self.run: QueryRun | None = None
+        self.successor: tuple[QueryRun, Pace] | None = None
+        """What follows when all subtasks have answered that they wait for it."""
+        self.answered: set[str] = set()
+        self.catch_up: CatchUp | None = None
+        self.watched = False
+        self.written = 0, 0.0
+        """Of a Kafka source: the sum of its ends, and when that was."""
+        self.over = threading.Event()
+        self.python_path: str | None = None
+        """The directory of the files that the job ships, once a subtask has been started."""
+
+    @property
+    def live(self) -> list[Execution]:
+        """The attempts that have not ended."""
+        return [execution for execution in self.executions if execution.end is None]
+
+    @property
+    def connected(self) -> bool:
+        """Whether the tasks of the query run, where there is one."""
+        return not self.reads or (self.run is not None and self.run.awaited <= 0)
+
+    @property
+    def receivers(self) -> list[Receiver]:
+        """The subtasks that are read for."""
+        return [
+            Receiver(
+                each.subtask.subtask_index,
+                each.process.socket_path,
+                each.positions or {},
+                each.ends,
+                each.subtask.attempt_number,
+            )
+            for each in self.live
+        ]
+
+    @property
+    def changes_pace(self) -> bool:
+        """Whether the lag decides how the query runs."""
+        return (
+            isinstance(self.reading, TopicReading)
+            and not self.reading.source.bounded
+            and self.settings.mode is ExecutionMode.REAL_TIME
+        )

@@ -1,0 +1,566 @@
+"""The runtime of a TaskExecutor: deploys and cancels subtasks, and reports what becomes of them.
+
+One thread, the loop, owns all state here; what comes from other threads is posted to it, and what blocks
+(Spark) runs in threads that post their outcome back. Of each attempt is reported INITIALIZING, then RUNNING
+when its StreamTask is open and the query's tasks are connected, then one end.
+
+A query is shared by the subtasks of one deployment. It is stopped when the last of them has ended, and only
+then is that end reported: after it nothing of the deployment runs. A query that dies takes the subtasks that
+still run with it; a StreamTask that dies takes nobody. Without the zygote nothing can be started or killed
+any more: all attempts fail, and the owner is told. What the loop itself does not handle ends the process:
+an attempt whose end is reported to nobody would keep its job waiting for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import selectors
+import shutil
+import socket
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from ....infra import threads
+from ....schemas.types import ExecutionState
+from ..common.deployment import Checkpoint, Report, ReportCheckpoint, SubtaskDeployment, VertexDeployment
+from ..common.failures import TaskError, describe, shortened
+from ..common.frames import FrameReader
+from ..common.protocol import (
+    AbortCheckpoint,
+    Acknowledged,
+    Beat,
+    Cancel,
+    Canceled,
+    Command,
+    Committing,
+    ConfirmCheckpoint,
+    Counted,
+    Declined,
+    Failed,
+    Finished,
+    Notice,
+    Open,
+    Opened,
+    Restored,
+    Switched,
+    TriggerCheckpoint,
+)
+from ..common.vertex_parts import parts_of
+from ..stream_task.loop.input_thread import COMMIT_GRACE_S
+from ..stream_task.loop.zygote import ENDED
+from .beat_monitor import BeatMonitor
+from .process_pool import ProcessPool
+from .query_inputs import reading_of
+from .query_manager import QueryControl
+from .runtime_state import Deployment, Execution
+from .user_files import UserFiles
+from .worker_rendezvous import Lobby
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+DEFAULT_HEAP_MIB: Final = 640
+KILL_AFTER_S: Final = 0.5
+"""When a process that was told to cancel is killed, unless it is committing; it should have ended long before."""
+REMEMBERED: Final = 10_000
+"""Attempts that have ended and are known still: a cancellation may cross the report of the end."""
+
+
+class TaskRuntime:
+    """See deployment.py for what goes in and what is reported. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str,
+        scratch: Path,
+        slots: int,
+        report: Report,
+        report_checkpoint: ReportCheckpoint | None = None,
+        jars: Sequence[Path] | None = None,
+        heap_mib: int = DEFAULT_HEAP_MIB,
+        on_failure: Callable[[Exception], None] | None = None,
+        heartbeat_timeout_s: float = 50.0,
+    ) -> None:
+        """`report_checkpoint` is needed where checkpoints are triggered. `on_failure` is told, from another thread and
+        once, why no attempt can be run here any more. `heartbeat_timeout_s`: within this time the process of a
+        StreamTask that stands still is killed, and its attempt fails."""
+        self._bootstrap_servers = bootstrap_servers
+        self._scratch = scratch
+        self._slots = slots
+        self._report = report
+        self._report_checkpoint = report_checkpoint
+        self._jars = jars
+        self._heap_mib = heap_mib
+        self._on_failure = on_failure
+        self._broken: str | None = None
+        # Not in scratch: the path of a Unix socket has about a hundred characters.
+        self._sockets = Path(tempfile.mkdtemp(prefix="tailrace-"))
+        self._user_files = UserFiles(scratch / "python-files")
+        self._pool = ProcessPool(self._sockets, size=2 * slots)
+        self._lobby = Lobby(self._sockets)
+        self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._executions: dict[str, Execution] = {}
+        self._ended: dict[str, None] = {}
+        self._deploying: dict[str, None] = {}
+        self._deployments: dict[int, Deployment] = {}
+        self._number = 0
+        self._deadlines: list[tuple[float, Execution]] = []
+        self._beats: BeatMonitor[Execution] = BeatMonitor(heartbeat_timeout_s)
+        self._closed = False
+        self._spark: SparkSession | None = None
+        self._queries = QueryControl(
+            bootstrap_servers,
+            scratch,
+            self._lobby.path,
+            self._post,
+            connected=self._report_running,
+            failed=self._fail_all,
+            dropped=self._drop,
+        )
+        self._loop = threads.Thread(target=self._run, name="task-runtime")
+        self._loop.start()
+
+    # What others call.
+
+    def start(self) -> None:
+        """Starts Spark and warms it; returns when the first deployment would be quick. Raises on failure."""
+        from ..spark.warm_up import FURTHER_ROUNDS, ROUNDS, warm_up
+
+        try:
+            from ....infra.cds_archives import reading, spark_archive
+            from ....infra.jars import spark_jars
+            from ....infra.prerequisites import find_java
+            from ..spark.session import start_session
+
+            jars = spark_jars() if self._jars is None else self._jars
+            archived = reading(spark_archive(find_java()))
+            spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
+            warm_up(spark, self._bootstrap_servers, self._scratch, ROUNDS)
+        except Exception as error:
+            self._queries.spark_failed(describe(error))
+            raise
+        self._spark = spark
+        self._queries.spark_started(spark)
+        threads.Thread(target=self._watch_jvm, args=(spark,), name="jvm").start()
+
+        def go_on_warming_up() -> None:
+            try:
+                warm_up(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle)
+            except Exception as error:
+                # The next deployments are slower, and that is all.
+                log.warning("Spark is warmed up no further: %s", describe(error))
+
+        threads.Thread(target=go_on_warming_up, name="warm-up").start()
+
+    def _watch_jvm(self, spark: SparkSession) -> None:
+        """Without its JVM no query can be started any more, here: tasks have to run elsewhere."""
+        gateway = spark.sparkContext._gateway
+        if gateway is not None:
+            status = gateway.proc.wait()
+            if self._closed:
+                return
+            self._post(
+                lambda: self._break(f"Spark's JVM ended with status {status}; restart the TaskExecutor")
+            )
+
+    def jvm_heap_bytes(self) -> int:
+        """The largest heap that Spark's JVM may have."""
+        return self._heap_mib << 20
+
+    def _idle(self) -> bool:
+        return not self._closed and not self._deployments
+
+    def process_ids(self) -> Mapping[str, int]:
+        """execution_attempt_id -> the process of its StreamTask, for those that have restored their state."""
+        known = list(self._executions.values())
+        return {each.id: each.process_id for each in known if each.process_id is not None}
+
+    def attempts(self) -> Mapping[str, Mapping[str, float]]:
+        """execution_attempt_id -> all that it counts, for all that were deployed and not yet reported as ended."""
+        return self._counted(lambda execution: execution.counts)
+
+    def accumulators(self) -> Mapping[str, Mapping[str, float]]:
+        """As `attempts`, but only what functions have counted and committed, in all attempts of the subtask."""
+        return self._counted(lambda execution: execution.accumulators)
+
+    def _counted(self, of: Callable[[Execution], Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
+        # In this order: one that is being started is in both, not in neither.
+        counted: dict[str, Mapping[str, float]] = {each: {} for each in list(self._deploying)}
+        return counted | {each.id: of(each) for each in list(self._executions.values())}
+
+    def deploy(self, deployment: VertexDeployment) -> None:
+        """Starts the subtasks; returns at once."""
+        for subtask in deployment.subtasks:
+            self._deploying[subtask.execution_attempt_id] = None
+        self._post(lambda: self._deploy(deployment))
+
+    def cancel(self, execution_attempt_id: str) -> None:
+        """Ends an attempt; returns at once. One that is not known here is reported as CANCELED."""
+        self._post(lambda: self._cancel(execution_attempt_id))
+
+    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: Checkpoint) -> None:
+        """Begins a checkpoint in these attempts; returns at once. Attempts that have ended have no part in it."""
+        self._post(lambda: self._tell(execution_attempt_ids, TriggerCheckpoint(checkpoint)))
+
+    def confirm_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
+        """The checkpoint is complete; returns at once."""
+        self._post(lambda: self._tell(execution_attempt_ids, ConfirmCheckpoint(checkpoint_id)))
+
+    def abort_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
+        """The checkpoint will not be completed; returns at once."""
+        self._post(lambda: self._tell(execution_attempt_ids, AbortCheckpoint(checkpoint_id)))
+
+    def close(self) -> None:
+        """Ends everything that runs, unreported, then Spark. Safe to call twice."""
+        if self._closed:
+            return
+        self._post(self._shut_down)
+        self._loop.join(15)
+        # The loop has done it, unless it has ended by an error or hangs.
+        self._shut_down()
+        for deployment in self._deployments.values():
+            self._queries.close(deployment)
+        if self._spark is not None:
+            if self._broken is None:
+                self._spark.stop()
+            gateway = self._spark.sparkContext._gateway
+            if gateway is not None:
+                _end_jvm(gateway)
+        self._pool.close()
+        self._lobby.close()
+        self._selector.close()
+        for end in (self._wake_in, self._wake_out):
+            end.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+        self._user_files.close()
+
+    # The loop.
+
+    def _post(self, action: Callable[[], None]) -> None:
+        self._posted.put(action)
+        try:
+            self._wake_out.send(b"w")
+        except OSError:
+            # Who tells of something when all is over is not heard.
+            if not self._closed:
+                raise
+
+    def _run(self) -> None:
+        self._register(self._wake_in, self._take_posted)
+        self._register(self._lobby.listener, self._accept_worker)
+        ends = bytearray()
+        self._register(self._pool.ends, lambda: self._process_ended(ends))
+        self._post(self._pool.fill)
+        while not self._closed:
+            self._turn()
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._next_deadline()):
+            # What was told before the end may have closed the sockets.
+            if not self._closed:
+                key.data()
+        self._kill_overdue()
+        self._kill_silent()
+
+    def _register(self, source: socket.socket, handle: Callable[[], Any]) -> None:
+        self._selector.register(source, selectors.EVENT_READ, handle)
+
+    def _take_posted(self) -> None:
+        self._wake_in.recv(4096)
+        while not self._closed and not self._posted.empty():
+            self._posted.get_nowait()()
+
+    def _next_deadline(self) -> float | None:
+        looks = self._beats.due_s()
+        due = [max(0.0, at - time.monotonic()) for at, _ in self._deadlines] + (
+            [] if looks is None else [looks]
+        )
+        return min(due, default=None)
+
+    def _kill_overdue(self) -> None:
+        now = time.monotonic()
+        for at, execution in list(self._deadlines):
+            if at <= now:
+                self._deadlines.remove((at, execution))
+                if execution.end is None:
+                    self._pool.kill(execution.process)
+
+    def _kill_silent(self) -> None:
+        for execution in self._beats.silent():
+            if execution.end is not None:
+                continue
+            self._pool.kill(execution.process)
+            if execution.canceling:
+                self._end(execution, ExecutionState.CANCELED, None)
+                continue
+            pid = "" if execution.process_id is None else f" (pid {execution.process_id})"
+            self._end(
+                execution,
+                ExecutionState.FAILED,
+                f"the process of its StreamTask{pid} stood still for {self._beats.timeout_s:g} s (heartbeat.timeout)"
+                " and was killed: it was stopped, or native code in it held Python's lock",
+            )
+
+    def _shut_down(self) -> None:
+        self._closed = True
+        for execution in self._executions.values():
+            execution.process.control.close()
+
+    # Deploying.
+
+    def _deploy(self, spec: VertexDeployment) -> None:
+        waiting = deque(spec.subtasks)
+        try:
+            if self._broken is not None:
+                raise TaskError(self._broken)
+            self._number += 1
+            deployment = Deployment(self._number, spec, reading_of(spec, str(self._sockets)))
+            parts_of(spec.vertex, spec.outputs)
+            while waiting:
+                execution = self._start_subtask(deployment, waiting[0])
+                waiting.popleft()
+                self._report(execution.id, ExecutionState.INITIALIZING, None, {}, False)
+            self._queries.start_if_due(deployment)
+        except Exception as error:
+            # What has been started goes on: its query starts when it has restored its position.
+            expected = isinstance(error, ValueError | LookupError | TaskError)
+            if not expected:
+                log.exception("a deployment of vertex %s failed", spec.vertex_id)
+            reason = shortened(str(error)) if expected else describe(error)
+            for subtask in waiting:
+                self._deploying.pop(subtask.execution_attempt_id, None)
+                self._remember(subtask.execution_attempt_id)
+                self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason, {}, False)
+        if self._broken is None:
+            self._pool.fill()
+
+    def _start_subtask(self, deployment: Deployment, subtask: SubtaskDeployment) -> Execution:
+        spec = deployment.spec
+        path = self._user_files.enter(spec.job_id, spec.job_graph.python_files, spec.blobs)
+        deployment.python_path = path
+        process = self._pool.take()
+        # The files themselves need not go through the socket: they lie where the process can read them.
+        bare = replace(spec, job_graph=replace(spec.job_graph, python_files=()), blobs={})
+        try:
+            process.send(
+                Open(
+                    bare,
+                    subtask.subtask_index,
+                    subtask.attempt_number,
+                    self._bootstrap_servers,
+                    path,
+                    subtask.generation,
+                    subtask.restore,
+                    subtask.finished,
+                    subtask.checkpoints_over,
+                    self._beats.interval_s,
+                )
+            )
+        except Exception:
+            process.control.close()
+            self._user_files.leave(path)
+            raise
+        execution = Execution(subtask, deployment, process)
+        deployment.executions.append(execution)
+        self._deployments[deployment.number] = deployment
+        self._executions[execution.id] = execution
+        self._deploying.pop(execution.id, None)
+        self._beats.watch(execution)
+        self._register(process.control, partial(self._hear, execution))
+        return execution
+
+    # Listening.
+
+    def _accept_worker(self) -> None:
+        reader = self._lobby.accept()
+        self._register(reader.socket, lambda: self._hear_worker(reader))
+
+    def _hear_worker(self, reader: FrameReader) -> None:
+        for greeting in self._lobby.greetings(reader):
+            self._queries.greeted(greeting)
+        if reader.ended:
+            self._selector.unregister(reader.socket)
+            reader.socket.close()
+
+    def _hear(self, execution: Execution) -> None:
+        try:
+            for data in execution.process.notices.receive():
+                self._notice(execution, msgspec.msgpack.decode(data, type=Notice))
+        except Exception as error:
+            # It would wait for an answer for ever. Other jobs have nothing to do with it.
+            log.exception(
+                "what a StreamTask of vertex %s told could not be handled",
+                execution.deployment.spec.vertex_id,
+            )
+            self._fail_all(execution.deployment, describe(error))
+        if execution.process.notices.ended:
+            self._selector.unregister(execution.process.control)
+            execution.process.control.close()
+            Path(execution.process.socket_path).unlink(missing_ok=True)
+            if execution.end is None:
+                if execution.canceling:
+                    self._end(execution, ExecutionState.CANCELED, None)
+                else:
+                    self._end(execution, ExecutionState.FAILED, "the process of its StreamTask died")
+
+    def _notice(self, execution: Execution, notice: Notice) -> None:
+        if execution.end is not None:
+            return
+        self._beats.on_beat(execution)
+        match notice:
+            case Beat():
+                pass
+            case Restored(process_id, positions, ends):
+                execution.process_id = process_id
+                execution.positions = positions
+                execution.ends = ends
+                self._queries.start_if_due(execution.deployment)
+            case Opened():
+                execution.opened = True
+                self._report_running(execution.deployment)
+            case Switched(query, positions):
+                self._queries.switched(execution, query, positions)
+            case Counted():
+                execution.counts = notice.as_accumulators()
+                execution.accumulators = notice.accumulators
+                execution.positions = notice.positions or execution.positions
+            case Acknowledged(checkpoint_id, state, metrics):
+                if self._report_checkpoint is not None:
+                    self._report_checkpoint.acknowledged(execution.id, checkpoint_id, state, metrics)
+            case Declined(checkpoint_id, reason):
+                if self._report_checkpoint is not None:
+                    self._report_checkpoint.declined(execution.id, checkpoint_id, reason)
+            case Committing():
+                self._deadlines = [(at, each) for at, each in self._deadlines if each is not execution]
+                self._deadlines.append((time.monotonic() + COMMIT_GRACE_S + KILL_AFTER_S, execution))
+            case Finished():
+                self._end(execution, ExecutionState.FINISHED, None)
+            case Canceled():
+                self._end(execution, ExecutionState.CANCELED, None)
+            case Failed(reason, progress_lost):
+                execution.progress_lost = progress_lost
+                self._end(execution, ExecutionState.FAILED, reason)
+
+    def _tell(self, execution_ids: Sequence[str], command: Command) -> None:
+        for execution_id in execution_ids:
+            execution = self._executions.get(execution_id)
+            if execution is not None and execution.end is None and not execution.canceling:
+                execution.process.send(command)
+
+    def _process_ended(self, pending: bytearray) -> None:
+        try:
+            data = self._pool.ends.recv(ENDED.size * 64)
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._selector.unregister(self._pool.ends)
+            self._break("the zygote that StreamTask processes are forked from died; restart the TaskExecutor")
+        pending += data
+        while len(pending) >= ENDED.size:
+            token, status = ENDED.unpack_from(pending)
+            del pending[: ENDED.size]
+            if status not in (0, 1):
+                log.warning("StreamTask process %d ended with status %d", token, status)
+
+    # Ending.
+
+    def _break(self, reason: str) -> None:
+        """No attempt can be run any more: all end, what comes later is refused, and the owner is told."""
+        if self._broken is not None or self._closed:
+            return
+        log.error("%s", reason)
+        self._broken = reason
+        self._queries.refuses = True
+        for deployment in list(self._deployments.values()):
+            self._fail_all(deployment, reason)
+        if self._on_failure is not None:
+            self._on_failure(TaskError(reason))
+
+    def _report_running(self, deployment: Deployment) -> None:
+        if not deployment.connected:
+            return
+        for execution in deployment.live:
+            if execution.opened and not execution.running:
+                execution.running = True
+                self._report(execution.id, ExecutionState.RUNNING, None, {}, False)
+
+    def _cancel(self, execution_id: str) -> None:
+        execution = self._executions.get(execution_id)
+        if execution is None:
+            if execution_id not in self._ended:
+                self._report(execution_id, ExecutionState.CANCELED, None, {}, False)
+        elif execution.end is None and not execution.canceling:
+            execution.canceling = True
+            execution.process.send(Cancel())
+            self._deadlines.append((time.monotonic() + KILL_AFTER_S, execution))
+
+    def _fail_all(self, deployment: Deployment, reason: str) -> None:
+        for execution in deployment.live:
+            self._pool.kill(execution.process)
+            if execution.canceling:
+                self._end(execution, ExecutionState.CANCELED, None)
+            else:
+                self._end(execution, ExecutionState.FAILED, reason)
+
+    def _end(self, execution: Execution, state: ExecutionState, reason: str | None) -> None:
+        execution.end = state, reason
+        self._beats.forget(execution)
+        deployment = execution.deployment
+        if deployment.live:
+            self._forget(execution)
+            # Peers may have waited for this one's position.
+            self._queries.start_if_due(deployment)
+            self._queries.switch_if_answered(deployment)
+            return
+        self._queries.stop(deployment, lambda: self._forget(execution))
+
+    def _drop(self, deployment: Deployment) -> None:
+        self._deployments.pop(deployment.number, None)
+
+    def _remember(self, execution_id: str) -> None:
+        """That its end is reported."""
+        self._ended[execution_id] = None
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def _forget(self, execution: Execution) -> None:
+        """Reports the end, once: a cancellation that comes after it has nothing to cancel."""
+        assert execution.end is not None
+        self._executions.pop(execution.id, None)
+        self._remember(execution.id)
+        state, reason = execution.end
+        deployment = execution.deployment
+        self._user_files.leave(deployment.python_path)
+        self._report(execution.id, state, reason, execution.accumulators, execution.progress_lost)
+        if not deployment.live and deployment.run is None:
+            self._queries.drop(deployment)
+
+
+def _end_jvm(gateway: Any) -> None:
+    """Closes the gateway's input, which ends the JVM, and waits for that. A later session starts a JVM of its own."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process = gateway.proc
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(10)
+    except Exception:
+        process.kill()
+        process.wait()

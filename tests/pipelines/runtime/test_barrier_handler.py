@@ -1,0 +1,347 @@
+"""What is pending in a subtask, for any order of its senders' barriers, records, ends, and what it is told.
+
+A model says what a checkpoint's part is: of each sender, exactly what it sent before its barrier, in the cut or in
+flight. It holds whatever the order in which the senders' channels are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.stream_task.input.barrier_handler import (
+    Action,
+    Channel,
+    Checkpointing,
+    Complete,
+    Decline,
+    Held,
+    Pending,
+    Release,
+    TakeCut,
+)
+from tailrace.schemas.types import CheckpointOptions, SnapshotType
+
+SENDERS = 3
+END = "end"
+ALIGNED_INPUTS = st.sampled_from([frozenset[int](), frozenset({0}), frozenset({1}), frozenset({0, 1})])
+
+
+def channel_of(sender: int) -> Channel:
+    """The middle one sends to another input than the others."""
+    return sender % 2, sender
+
+
+def with_aligned(inputs: frozenset[int]) -> Subject:
+    return Subject(Checkpointing(aligned_inputs=inputs), aligned_inputs=inputs)
+
+
+def checkpoint(number: int, *, aligned: bool = False) -> Checkpoint:
+    kind = SnapshotType.SAVEPOINT if aligned else SnapshotType.CHECKPOINT
+    options = CheckpointOptions(snapshot_type=kind, directory=f"chk-{number}", shared="shared")
+    return Checkpoint(checkpoint_id=number, timestamp=0, options=options)
+
+
+Item = Checkpoint | bytes | str
+"""A barrier, a buffer of records, or the end of a sender."""
+
+
+@dataclass
+class Subject:
+    """A subtask that only remembers: what it has processed, and what each checkpoint has of it."""
+
+    machine: Checkpointing = field(default_factory=Checkpointing)
+    ended: set[Channel] = field(default_factory=set)
+    processed: list[bytes] = field(default_factory=list)
+    cuts: dict[int, set[bytes]] = field(default_factory=dict)
+    complete: dict[int, set[bytes]] = field(default_factory=dict)
+    declined: dict[int, str] = field(default_factory=dict)
+    held: dict[bytes, Item] = field(default_factory=dict)
+    aligned_inputs: frozenset[int] = frozenset()
+
+    @property
+    def unended(self) -> frozenset[Channel]:
+        return frozenset(channel_of(sender) for sender in range(SENDERS)) - self.ended
+
+    def take(self, sender: int, item: Item) -> None:
+        """The sender's next."""
+        if self.machine.holds(channel_of(sender)):
+            name = f"{sender}:{len(self.held)}".encode()
+            self.held[name] = item
+            self.do(self.machine.hold(Held(channel_of(sender)[0], sender, name)))
+        else:
+            self._receive(sender, item)
+
+    def _receive(self, sender: int, item: Item) -> None:
+        channel = channel_of(sender)
+        if isinstance(item, Checkpoint):
+            self.do(self.machine.barrier(channel, item, self.unended, 0))
+        elif isinstance(item, bytes):
+            self.do(self.machine.capture(channel, item))
+            self.processed.append(item)
+        else:
+            self.ended.add(channel)
+            self.do(self.machine.ended(channel, 0))
+
+    def do(self, actions: Sequence[Action]) -> None:
+        for i, action in enumerate(actions):
+            match action:
+                case TakeCut(pending):
+                    assert pending.number not in self.cuts, "a cut is taken once"
+                    self.cuts[pending.number] = set(self.processed)
+                case Complete(pending):
+                    self._complete(pending)
+                case Decline(number, reason):
+                    self.declined[number] = reason
+                case Release(held):
+                    assert i == len(actions) - 1, "what is released comes after everything else"
+                    for each in held:
+                        self.take(each.offset, self.held[each.data])
+
+    def _complete(self, pending: Pending) -> None:
+        captured = [data for those in pending.captured.values() for data in those]
+        cut = self.cuts[pending.number]
+        assert not cut & set(captured), "nothing is both in the cut and in flight"
+        assert not (pending.aligned and captured), "a savepoint has nothing in flight"
+        assert not pending.captured.keys() & self.aligned_inputs, "nor has an aligned input"
+        self.complete[pending.number] = cut | set(captured)
+
+
+@st.composite
+def channels(draw: st.DrawFn) -> tuple[list[list[Item]], list[int]]:
+    """Of each sender, what it sends: records, the same checkpoints in the same order, perhaps its end; and whose
+    turn it is."""
+    kinds = draw(st.lists(st.booleans(), max_size=4))
+    barriers = [checkpoint(i, aligned=aligned) for i, aligned in enumerate(kinds, 1)]
+    sent: list[list[Item]] = []
+    for sender in range(SENDERS):
+        items: list[Item] = []
+        last = len(barriers) if draw(st.booleans()) else draw(st.integers(0, len(barriers)))
+        for i, barrier in enumerate(barriers[:last]):
+            items += [f"{sender}/{i}/{n}".encode() for n in range(draw(st.integers(0, 3)))]
+            items.append(barrier)
+        items += [f"{sender}/last/{n}".encode() for n in range(draw(st.integers(0, 2)))]
+        if last < len(barriers) or draw(st.booleans()):
+            items.append(END)
+        sent.append(items)
+    turns = draw(st.permutations([s for s, items in enumerate(sent) for _ in items]))
+    return sent, list(turns)
+
+
+def before(items: Sequence[Item], number: int) -> set[bytes]:
+    """What a sender sent before its barrier; all, where it ended without."""
+    found: set[bytes] = set()
+    for item in items:
+        if isinstance(item, Checkpoint) and item.checkpoint_id == number:
+            break
+        if isinstance(item, bytes):
+            found.add(item)
+    return found
+
+
+def play(subject: Subject, sent: Sequence[Sequence[Item]], turns: Sequence[int]) -> None:
+    nexts = [iter(items) for items in sent]
+    for sender in turns:
+        subject.take(sender, next(nexts[sender]))
+
+
+@given(channels(), ALIGNED_INPUTS)
+def test_a_checkpoint_holds_what_each_sender_sent_before_its_barrier_and_nothing_else(
+    drawn: tuple[list[list[Item]], list[int]], aligned: frozenset[int]
+) -> None:
+    sent, turns = drawn
+    subject = with_aligned(aligned)
+    play(subject, sent, turns)
+    begun = {item.checkpoint_id for items in sent for item in items if isinstance(item, Checkpoint)}
+    assert subject.complete.keys() == begun, "all of them, since each sender gives its barrier or ends"
+    for number, part in subject.complete.items():
+        assert part == set().union(*(before(items, number) for items in sent))
+    assert not subject.declined
+    assert not subject.machine.active
+    assert not subject.machine.aligning
+
+
+@given(channels(), ALIGNED_INPUTS)
+def test_everything_is_processed_once_and_in_each_sender_s_order(
+    drawn: tuple[list[list[Item]], list[int]], aligned: frozenset[int]
+) -> None:
+    sent, turns = drawn
+    subject = with_aligned(aligned)
+    play(subject, sent, turns)
+    for sender, items in enumerate(sent):
+        own = [item for item in subject.processed if item.startswith(f"{sender}/".encode())]
+        assert own == [item for item in items if isinstance(item, bytes)]
+
+
+@given(channels(), ALIGNED_INPUTS, st.data())
+def test_what_is_aborted_or_missing_a_barrier_leaves_nothing_behind(
+    drawn: tuple[list[list[Item]], list[int]], aligned: frozenset[int], data: st.DataObject
+) -> None:
+    """Senders leave out barriers, as attempts do that were continued; the JobMaster aborts at any moment."""
+    sent, turns = drawn
+    numbers = [item.checkpoint_id for items in sent for item in items if isinstance(item, Checkpoint)]
+    left_out = data.draw(st.sets(st.tuples(st.integers(0, SENDERS - 1), st.sampled_from(numbers or [0]))))
+    sent = [
+        [i for i in items if not (isinstance(i, Checkpoint) and (sender, i.checkpoint_id) in left_out)]
+        for sender, items in enumerate(sent)
+    ]
+    nexts = [iter(items) for items in sent]
+    subject = with_aligned(aligned)
+    for sender in turns:
+        item = next(nexts[sender], None)
+        if item is not None:
+            subject.take(sender, item)
+        if numbers and data.draw(st.integers(0, 9)) == 0:
+            subject.do(subject.machine.abort(data.draw(st.sampled_from(numbers))))
+    for number, part in subject.complete.items():
+        assert part == set().union(*(before(items, number) for items in sent))
+    for number in set(numbers):
+        subject.do(subject.machine.abort(number))
+    assert not subject.machine.active
+    assert not subject.machine.aligning
+    assert sorted(subject.processed) == sorted(i for items in sent for i in items if isinstance(i, bytes))
+
+
+def test_a_checkpoint_cuts_at_the_first_barrier_and_a_savepoint_at_the_last() -> None:
+    for aligned in (False, True):
+        subject = Subject()
+        subject.take(0, checkpoint(1, aligned=aligned))
+        assert (1 in subject.cuts) is not aligned
+        assert subject.machine.aligning is aligned
+        subject.take(1, checkpoint(1, aligned=aligned))
+        assert not subject.complete
+        subject.take(2, checkpoint(1, aligned=aligned))
+        assert 1 in subject.cuts
+        assert 1 in subject.complete
+
+
+def test_a_checkpoint_cuts_when_the_barriers_of_its_aligned_inputs_have_come() -> None:
+    subject = with_aligned(frozenset({0}))
+    subject.take(1, checkpoint(1))
+    subject.take(1, b"ahead")
+    subject.take(0, b"broadcast")
+    subject.take(0, checkpoint(1))
+    assert subject.machine.aligning
+    assert subject.processed == [b"broadcast"]
+    subject.take(2, checkpoint(1))
+    assert not subject.machine.aligning
+    assert subject.cuts == {1: {b"broadcast"}}
+    assert subject.processed == [b"broadcast", b"ahead"], "what was held back goes on"
+
+
+def test_who_is_triggered_while_it_aligns_begins_anew() -> None:
+    subject = with_aligned(frozenset({1}))
+    subject.take(0, checkpoint(1))
+    subject.take(0, b"ahead")
+    subject.do(subject.machine.trigger(checkpoint(2), subject.unended, 0))
+    assert "checkpoint 2" in subject.declined[1]
+    assert subject.processed == [b"ahead"]
+    subject.take(1, END)
+    assert subject.cuts == {2: {b"ahead"}}
+    subject.take(0, b"in flight")
+    for sender in (0, 2):
+        subject.take(sender, END)
+    assert subject.complete == {2: {b"ahead", b"in flight"}}
+
+
+def test_a_source_s_checkpoint_is_complete_when_it_is_triggered_and_only_the_first_time() -> None:
+    subject = Subject()
+    for _ in range(2):
+        subject.do(subject.machine.trigger(checkpoint(1), frozenset(), 0))
+    assert subject.complete == {1: set()}
+
+
+def test_who_is_triggered_while_its_senders_are_ending_waits_for_their_ends() -> None:
+    subject = Subject()
+    subject.take(0, END)
+    subject.do(subject.machine.trigger(checkpoint(1), subject.unended, 0))
+    subject.take(1, b"last words")
+    assert 1 in subject.cuts
+    for sender in (1, 2):
+        assert not subject.complete
+        subject.take(sender, END)
+    assert subject.complete == {1: {b"last words"}}
+
+
+def test_a_newer_barrier_declines_what_its_sender_will_not_give_any_more() -> None:
+    for aligned in (False, True):
+        subject = Subject()
+        subject.take(0, checkpoint(1, aligned=aligned))
+        subject.take(0, b"behind")
+        subject.take(1, checkpoint(2))
+        assert 1 in subject.declined
+        assert "2" in subject.declined[1]
+        assert b"behind" in subject.processed, "what was held back goes on"
+        subject.take(2, checkpoint(1, aligned=aligned))
+        assert 1 not in subject.complete, "a late barrier changes nothing"
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_a_barrier_that_is_read_after_a_newer_checkpoint_was_triggered_declines_its_own(
+    aligned: bool,
+) -> None:
+    subject = Subject()
+    subject.do(subject.machine.trigger(checkpoint(2), subject.unended, 0))
+    subject.take(0, checkpoint(1, aligned=aligned))
+    assert "2" in subject.declined[1], "else it would count as a subtask that had finished before"
+    for sender in range(SENDERS):
+        subject.take(sender, END)
+    assert 2 in subject.complete
+    assert 1 not in subject.complete
+
+
+def test_an_aborted_checkpoint_does_not_begin_when_its_barriers_come() -> None:
+    subject = Subject()
+    subject.do(subject.machine.abort(1))
+    for sender in range(SENDERS):
+        subject.take(sender, checkpoint(1, aligned=True))
+    assert not subject.cuts
+    assert not subject.machine.aligning
+
+
+def test_barriers_of_checkpoints_that_are_known_to_be_over_change_nothing() -> None:
+    subject = Subject(Checkpointing(before=4))
+    subject.take(0, checkpoint(4))
+    assert not subject.machine.active
+    subject.take(0, checkpoint(5))
+    assert subject.machine.pending == (5,)
+
+
+def test_who_gives_up_waiting_lets_go_what_was_held_back() -> None:
+    subject = Subject()
+    subject.do(subject.machine.give_up_aligning("nothing is aligned"))
+    subject.take(0, checkpoint(1, aligned=True))
+    subject.take(0, b"held back")
+    subject.do(subject.machine.give_up_aligning("too long"))
+    assert subject.declined == {1: "too long"}
+    assert subject.processed == [b"held back"]
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_too_much_in_memory_declines_the_checkpoint_and_everything_goes_on(aligned: bool) -> None:
+    subject = Subject(Checkpointing(limit=8))
+    subject.take(0, checkpoint(1, aligned=aligned))
+    ahead = 0 if aligned else 1
+    for n in range(9):
+        subject.take(ahead, f"{ahead}/{n}".encode())
+    assert "bytes" in subject.declined[1]
+    assert len(subject.processed) == 9
+    assert not subject.machine.active
+
+
+def test_several_checkpoints_are_pending_at_once() -> None:
+    subject = Subject()
+    for number in (1, 2, 3):
+        subject.take(0, checkpoint(number))
+    assert subject.machine.pending == (1, 2, 3)
+    subject.take(1, b"in flight for all three")
+    for sender in (1, 2):
+        for number in (1, 2, 3):
+            subject.take(sender, checkpoint(number))
+    assert subject.complete == {n: {b"in flight for all three"} for n in (1, 2, 3)}
+    assert not subject.declined

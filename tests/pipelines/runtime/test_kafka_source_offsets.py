@@ -1,0 +1,126 @@
+"""Where a Kafka source begins is settled once, by every subtask, also by one that finds nothing to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.formats import Format
+from tailrace.pipelines.runtime.operators.kafka_source_parameters import (
+    KafkaSource,
+    OnDataLoss,
+    Starting,
+    StartingMode,
+)
+from tailrace.pipelines.runtime.stream_task.input.input_positions import InputPositions
+from tailrace.pipelines.runtime.stream_task.restore.kafka_source_offsets import (
+    KafkaReading,
+    Resumption,
+    settle,
+)
+from tailrace.pipelines.runtime.stream_task.state.progress import Progress, ProgressWriter
+from tailrace.pipelines.runtime.stream_task.state.progress_entry import ProgressEntry
+
+
+class Broker:
+    """What a consumer is told, and what one subtask has committed."""
+
+    def __init__(self, highs: Sequence[int]) -> None:
+        self.highs = list(highs)
+        self.low = 0
+        self.entry: ProgressEntry | None = None
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        found = SimpleNamespace(error=None, partitions=dict(enumerate(self.highs)))
+        return SimpleNamespace(topics={topic: found})
+
+    def get_watermark_offsets(self, of: TopicPartition, timeout: float, cached: bool) -> tuple[int, int]:
+        return self.low, self.highs[of.partition]
+
+    def attempt(
+        self,
+        subtask: int,
+        *,
+        bounded: bool = False,
+        on_data_loss: str = "fail",
+        resumption: Resumption | None = None,
+    ) -> KafkaReading:
+        """Of a source that begins at the latest records, with two subtasks."""
+        source = KafkaSource(
+            ("t",),
+            Format.of({"kind": "text"}),
+            Starting(StartingMode.LATEST),
+            bounded=bounded,
+            on_data_loss=OnDataLoss(on_data_loss),
+        )
+        reading = settle(
+            cast(Consumer, self),
+            "broker",
+            source,
+            subtask,
+            2,
+            entry=self.entry,
+            resumption=resumption,
+        )
+        if reading.resolved:
+            positions = InputPositions(reading.positions)
+            self.entry = ProgressWriter(Progress(), reading.topics, 0, positions, ends=reading.ends).entry()
+        return reading
+
+
+@pytest.mark.parametrize(
+    ("subtask", "first", "later"), [(0, {(0, 0): 5}, {(0, 0): 5, (0, 2): 0}), (1, {}, {(0, 1): 0, (0, 3): 0})]
+)
+def test_partitions_that_are_added_are_read_from_their_first_record(
+    subtask: int, first: dict[tuple[int, int], int], later: dict[tuple[int, int], int]
+) -> None:
+    broker = Broker([5])
+    assert broker.attempt(subtask).positions == first
+    broker.highs = [9, 7, 7, 7]
+    assert broker.attempt(subtask).positions == later
+
+
+@pytest.mark.parametrize("subtask", [0, 1])
+def test_a_bounded_source_takes_in_no_partitions_that_are_added(subtask: int) -> None:
+    broker = Broker([5])
+    first = broker.attempt(subtask, bounded=True)
+    broker.highs = [9, 7, 7, 7]
+    later = broker.attempt(subtask, bounded=True)
+    assert (later.positions, later.ends) == (first.positions, first.ends)
+    assert not later.resolved
+
+
+@pytest.mark.parametrize("subtask", [0, 1])
+def test_what_was_resolved_is_committed_once_also_where_it_is_nothing(subtask: int) -> None:
+    broker = Broker([5])
+    assert broker.attempt(subtask).resolved
+    assert not broker.attempt(subtask).resolved
+
+
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize(("low", "high"), [(20, 30), (0, 3)])
+def test_a_position_that_its_partition_does_not_hold_any_more(restored: bool, low: int, high: int) -> None:
+    resumption = Resumption({"t": {0: 5}}) if restored else None
+    for policy, found in (("fail", None), ("earliest", low), ("latest", high)):
+        broker = Broker([5])
+        broker.attempt(0)
+        broker.low, broker.highs = low, [high]
+        if found is None:
+            with pytest.raises(TaskError, match=f"t-0 .* offset 5, and holds {low} to {high}.*on_data_loss"):
+                broker.attempt(0, resumption=resumption)
+            continue
+        reading = broker.attempt(0, on_data_loss=policy, resumption=resumption)
+        assert reading.positions == {(0, 0): found}
+        assert restored or broker.attempt(0).positions == {(0, 0): found}, "it was committed at once"
+
+
+def test_a_bounded_partition_that_was_read_to_its_end_needs_nothing_any_more() -> None:
+    broker = Broker([5])
+    first = broker.attempt(0, bounded=True)
+    broker.low, broker.highs = 20, [30]
+    assert broker.attempt(0, bounded=True).positions == first.positions == {(0, 0): 5}

@@ -1,0 +1,344 @@
+"""A subtask at work, with its mailbox and its real time, on a Kafka that is lists."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from polling import PATIENCE_S
+
+from tailrace.pipelines.api import (
+    FileSink,
+    Formats,
+    KafkaSource,
+    KeyedContext,
+    KeyedProcessFunction,
+    MapFunction,
+    OnTimerContext,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    TumblingProcessingTimeWindows,
+)
+from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic
+from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.common.failures import TaskError
+from tailrace.pipelines.runtime.common.protocol import (
+    BUFFER,
+    FAILURE,
+    RECORDS,
+    Counted,
+    Notice,
+    Switch,
+    Switched,
+)
+from tailrace.pipelines.runtime.common.settings import Settings
+from tailrace.pipelines.runtime.operators.files.pending_files import PendingFiles
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.records.buffers import BufferCodec, Header, header_of
+from tailrace.pipelines.runtime.stream_task.checkpoint import subtask_output
+from tailrace.pipelines.runtime.stream_task.loop import mailbox_loop as running
+from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import HandedOver, Letter, Mailbox, TaskCanceled
+from tailrace.pipelines.runtime.stream_task.state.progress import Progress
+from tailrace.pipelines.types import Types
+from tailrace.schemas.types import JobGraph
+
+from ..memory_cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Waiting(MemoryTransaction):
+    """Wakes whoever waits for a commit or a tick."""
+
+    changed = threading.Condition()
+
+    def commit(self) -> None:
+        with self.changed:
+            super().commit()
+            self.changed.notify_all()
+
+    def tell(self, topic: str, partition: int, value: bytes) -> None:
+        with self.changed:
+            super().tell(topic, partition, value)
+            self.changed.notify_all()
+
+
+class Task:
+    """A subtask of a vertex, run by a thread."""
+
+    def __init__(
+        self, graph: JobGraph, vertex: int, kafka_source: KafkaInput | None = None, **settings: int
+    ) -> None:
+        self.kafka = MemoryKafka()
+        self.mailbox = Mailbox()
+        self.notices: list[Notice] = []
+        self.end: BaseException | None = None
+        self._vertex = chosen = graph.vertices[vertex].vertex_id
+        self._output = next((e.data_set_id for e in graph.edges if e.source_vertex_id == chosen), "")
+        deployment = VertexDeployment(CLUSTER, JOB, graph, chosen, (SubtaskDeployment("", 0, 0),))
+        clock = running.WallClock()
+        assembly = Assembly(deployment, 0, 0, Waiting(self.kafka, (chosen, 0)), clock)
+        self.subtask = assembly.subtask(Progress(), kafka_source)
+        self._run = running.Run(
+            self.subtask, assembly, self.mailbox, Settings(**settings), clock, self.notices.append
+        )
+        self._thread = threading.Thread(target=self._work)
+
+    def start(self) -> Task:
+        self._thread.start()
+        return self
+
+    def _work(self) -> None:
+        try:
+            self._run.open()
+            self._run.until_ended()
+        except BaseException as error:
+            self.end = error
+        finally:
+            self.subtask.close()
+
+    def hand_over(self, *letters: Letter) -> None:
+        self.mailbox.put([(letter, 1) for letter in letters])
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with Waiting.changed:
+            assert Waiting.changed.wait_for(lambda: condition() or self.end is not None, PATIENCE_S)
+        assert self.end is None, self.end
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """For what comes without a commit."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self.end is None, self.end
+            assert time.monotonic() < deadline, self.notices
+            time.sleep(0.005)
+
+    def ended(self) -> None:
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+
+    def stop(self) -> None:
+        self.mailbox.cancel()
+        self.ended()
+
+    def printed(self) -> int:
+        return len(self.kafka.log(output_topic(CLUSTER, JOB), 0))
+
+    def changelog(self) -> str:
+        return changelog_topic(CLUSTER, JOB, self._vertex)
+
+    def headers(self) -> list[Header]:
+        """Of what it has sent."""
+        topic = channel_topic(CLUSTER, JOB, self._output)
+        return [header_of(message.value) for message in self.kafka.log(topic, 0)]
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Task], Task]]:
+    """Starts tasks, and stops what is left of them."""
+    tasks: list[Task] = []
+
+    def begin(task: Task) -> Task:
+        tasks.append(task.start())
+        return task
+
+    yield begin
+    for task in tasks:
+        task.stop()
+
+
+def environment() -> StreamExecutionEnvironment:
+    return StreamExecutionEnvironment().set_parallelism(1)
+
+
+def buffer(offset: int, values: list[str], *, ends: bool = False, query: int = 0) -> HandedOver:
+    header = Header(0, 0, offset, ends=ends)
+    data = BufferCodec(Types.STRING()).encode(header, Batch([0] * len(values), values))
+    return HandedOver(BUFFER, 0, query, 0, offset, offset + 1, data)
+
+
+def printing() -> JobGraph:
+    env = environment()
+    env.from_collection(["unused"], str).rebalance().print()
+    return env.get_job_graph("printing")
+
+
+def test_records_are_committed_without_being_asked_for_and_the_end_is_the_senders(
+    start: Callable[[Task], Task],
+) -> None:
+    task = start(Task(printing(), 1))
+    task.hand_over(buffer(0, ["a", "b"]))
+    task.wait(lambda: task.printed() == 2)
+    task.hand_over(buffer(0, ["a", "b"]), buffer(1, ["c"], ends=True))
+    task.ended()
+    assert (task.end, task.printed()) == (None, 3)
+    last = task.notices[-1]
+    assert isinstance(last, Counted)
+    assert (last.records_in, last.records_out) == (3, 0)
+
+
+def test_a_source_is_polled_to_its_end(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_collection([str(i) for i in range(25_000)], str).print()
+    task = start(Task(env.get_job_graph("numbers"), 0))
+    task.ended()
+    assert (task.end, task.printed()) == (None, 25_000)
+
+
+def windowed() -> JobGraph:
+    env = environment()
+    words = env.from_collection(["unused"], str).rebalance().filter(lambda word: word != "no")
+    by_word = words.key_by(lambda word: word)
+    by_word.window(TumblingProcessingTimeWindows.of(milliseconds=20)).reduce(lambda a, b: a).print()
+    return env.get_job_graph("windows")
+
+
+def timed() -> JobGraph:
+    env = environment()
+    words = env.from_collection(["unused"], str).rebalance()
+    words.key_by(lambda word: word).process(Reminders(), str).print()
+    return env.get_job_graph("timers")
+
+
+class Reminders(KeyedProcessFunction[str, str, str]):
+    """Three timers for each record, one after the other."""
+
+    def process_element(self, value: str, context: KeyedContext[str]) -> None:
+        timers = context.timer_service
+        for delay in (0, 20, 40):
+            timers.register_processing_time_timer(timers.current_processing_time() + delay)
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[str]) -> Iterable[str]:
+        late = context.timer_service.current_processing_time() - timestamp
+        return [f"{context.current_key} {late > 0}"]
+
+
+@pytest.mark.parametrize(("graph", "given"), [(windowed(), 2), (timed(), 6)], ids=["window", "timers"])
+def test_windows_and_timers_go_by_the_wall_clock_while_nothing_comes_in(
+    start: Callable[[Task], Task], graph: JobGraph, given: int
+) -> None:
+    last = len(graph.vertices) - 1
+    task = start(Task(graph, last, watermark_interval_ms=1_000_000))
+    task.hand_over(buffer(0, ["a", "b"]))
+    task.wait(lambda: task.printed() == given)
+    told = [json.loads(each.value)["record"] for each in task.kafka.log(output_topic(CLUSTER, JOB), 0)]
+    assert not any(str(each).endswith("False") for each in told), "no timer fires before its time"
+
+
+@pytest.mark.parametrize("at_its_end", [False, True])
+def test_files_that_a_predecessor_has_closed_are_shown_also_when_nothing_comes_in(
+    start: Callable[[Task], Task], tmp_path: Path, at_its_end: bool
+) -> None:
+    """With a commit, which proves that the attempt is the last."""
+    env = environment()
+    env.from_source(KafkaSource("lines", Formats.text(), bounded=at_its_end)).sink_to(FileSink(str(tmp_path)))
+    graph = env.get_job_graph("files")
+    ends = {(0, 3): 0} if at_its_end else None
+    task = Task(graph, 0, KafkaInput(("lines",), ends, ((0, 3),)))
+    files = PendingFiles("part-{}.txt".format)
+    files.fill(1, b"a\n", 0)
+    files.close()
+    sink = graph.vertices[0].operators[-1].operator_id
+    for message in files.take_changes():
+        task.subtask.kept.restore(sink.encode(), message)
+    start(task)
+    task.wait_until(lambda: (tmp_path / "part-0.txt").is_file())
+    assert [message.key for message in task.kafka.log(task.changelog(), 0)][:1] == [sink.encode()]
+
+
+def test_what_older_queries_hand_over_counts_no_more_after_a_switch(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_source(KafkaSource("lines", Formats.text(), bounded=True)).print()
+    source = KafkaInput(("lines",), {(0, 3): 6})
+    task = start(Task(env.get_job_graph("kafka"), 0, source))
+    codec = BufferCodec(Types.STRING())
+
+    def records(query: int, first: int, values: list[str]) -> HandedOver:
+        payload = codec.payload(Batch([0] * len(values), values))
+        return HandedOver(RECORDS, 0, query, 3, first, first + len(values), payload)
+
+    task.hand_over(
+        records(1, 0, ["a", "b"]), Switch(2), records(1, 2, ["c"]), records(2, 2, ["c", "d", "e", "f"])
+    )
+    task.ended()
+    assert (task.end, task.printed()) == (None, 6)
+    assert [each for each in task.notices if isinstance(each, Switched)] == [Switched(2, {0: {3: 2}})]
+
+
+def test_a_query_that_is_to_take_over_does_so_once_it_has_caught_up(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_source(KafkaSource("lines", Formats.text(), bounded=True)).print()
+    task = start(Task(env.get_job_graph("kafka"), 0, KafkaInput(("lines",), {(0, 3): 6})))
+    codec = BufferCodec(Types.STRING())
+
+    def records(query: int, first: int, values: list[str]) -> HandedOver:
+        payload = codec.payload(Batch([0] * len(values), values))
+        return HandedOver(RECORDS, 0, query, 3, first, first + len(values), payload)
+
+    task.hand_over(
+        records(1, 0, ["a", "b"]),
+        Switch(2, at_once=False),
+        *(records(1, 2, ["c", "d"]), records(2, 2, ["c"]), records(2, 3, ["d"])),
+        *(records(2, 4, ["e"]), records(1, 4, ["e", "f"]), records(2, 5, ["f"])),
+    )
+    task.ended()
+    assert (task.end, task.printed()) == (None, 6)
+
+
+def test_a_failure_counts_only_where_its_records_do(start: Callable[[Task], Task]) -> None:
+    task = start(Task(printing(), 1))
+    task.hand_over(buffer(0, ["a"]), HandedOver(FAILURE, 0, 0, 0, 0, 1, b"an old story"), buffer(1, ["b"]))
+    task.wait(lambda: task.printed() == 2)
+    task.hand_over(HandedOver(FAILURE, 0, 0, 0, 2, 3, b"ValueError: it is bad"))
+    task.ended()
+    assert isinstance(task.end, TaskError)
+    assert str(task.end) == "ValueError: it is bad"
+
+
+def test_much_is_committed_before_the_interval_is_over(
+    start: Callable[[Task], Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subtask_output, "MUCH", 3)
+    env = environment()
+    env.from_collection(["unused"], str).rebalance().map(str.upper, str).rebalance().print()
+    task = Task(env.get_job_graph("much"), 1, commit_interval_ms=3_600_000)
+    task.hand_over(*(buffer(i, ["a", "b", "c"]) for i in range(4)))
+    start(task)
+    task.wait(lambda: len(task.headers()) == 4)
+
+
+class Told(MapFunction[str, str]):
+    """Measures itself."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.seen = context.metrics.counter("seen")
+        self.total = context.accumulator("total")
+        context.metrics.gauge("broken", lambda: 1 / 0)
+
+    def map(self, value: str) -> str:
+        self.seen.inc()
+        self.total.inc(2)
+        return value
+
+
+def test_what_functions_count_is_told_once_it_is_committed(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_collection(["a", "b"], str).map(Told(), str).name("told").print()
+    task = start(Task(env.get_job_graph("told"), 0))
+    task.ended()
+    last = task.notices[-1]
+    assert isinstance(last, Counted)
+    assert last.accumulators == {"total": 4}
+    assert last.metrics == {"told.seen": 2}
+    assert last.as_accumulators()["numRecordsIn"] == 2
+
+
+def test_a_task_that_is_cancelled_ends_at_once(start: Callable[[Task], Task]) -> None:
+    task = start(Task(printing(), 1))
+    task.stop()
+    assert isinstance(task.end, TaskCanceled)

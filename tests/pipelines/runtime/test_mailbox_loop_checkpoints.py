@@ -1,0 +1,304 @@
+"""Checkpoints in a task at work: when it commits, and when it says what."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.infra.storage.storage import Storage
+from tailrace.pipelines.api import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from tailrace.pipelines.checkpoint.layout import base_of
+from tailrace.pipelines.checkpoint.state_files import read_in_flight
+from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.common.protocol import (
+    BUFFER,
+    AbortCheckpoint,
+    Acknowledged,
+    ConfirmCheckpoint,
+    Declined,
+    TriggerCheckpoint,
+)
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.records.buffers import HEADER_SIZE, BufferCodec, Header, write_barrier
+from tailrace.pipelines.runtime.stream_task.checkpoint import subtask_output
+from tailrace.pipelines.runtime.stream_task.loop import mailbox_loop as running
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import HandedOver
+from tailrace.pipelines.runtime.stream_task.state.subtask_state import MARKER
+from tailrace.pipelines.types import Types
+from tailrace.schemas.types import CheckpointOptions, JobGraph, SnapshotType
+
+from .test_mailbox_loop import Task
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Task], Task]]:
+    """Starts tasks, and stops what is left of them."""
+    tasks: list[Task] = []
+
+    def begin(task: Task) -> Task:
+        tasks.append(task.start())
+        return task
+
+    yield begin
+    for task in tasks:
+        task.stop()
+
+
+def two_senders(*, broadcast: bool = False) -> JobGraph:
+    """A printing vertex that two subtasks send to."""
+    env = StreamExecutionEnvironment().set_parallelism(1)
+    source = env.from_collection(["unused"], str)
+    mapped = source.map(str.upper, output_type=str).set_parallelism(2)
+    (mapped.broadcast() if broadcast else mapped).print()
+    return env.get_job_graph("two senders")
+
+
+def checkpoint(tmp_path: Path, number: int = 1, *, aligned: bool = False, stops: bool = False) -> Checkpoint:
+    kind = SnapshotType.SAVEPOINT if aligned else SnapshotType.CHECKPOINT
+    options = CheckpointOptions(
+        snapshot_type=kind,
+        directory=str(tmp_path / f"{'savepoint' if aligned else 'chk'}-{number}"),
+        shared=str(tmp_path / "shared"),
+        stops=stops,
+    )
+    return Checkpoint(checkpoint_id=number, timestamp=0, options=options)
+
+
+class Channel:
+    """What the senders write, as one channel."""
+
+    def __init__(self) -> None:
+        self._offset = 0
+        self._sequences: dict[int, int] = {}
+        self._codec = BufferCodec(Types.STRING())
+
+    def _next(self, sender: int, data: Callable[[int], bytes]) -> HandedOver:
+        sequence = self._sequences.get(sender, 0)
+        self._sequences[sender] = sequence + 1
+        offset, self._offset = self._offset, self._offset + 1
+        return HandedOver(BUFFER, 0, 0, 0, offset, offset + 1, data(sequence))
+
+    def records(self, sender: int, *values: str, ends: bool = False) -> HandedOver:
+        batch = Batch([0] * len(values), list(values))
+        return self._next(sender, lambda n: self._codec.encode(Header(sender, 0, n, ends=ends), batch))
+
+    def barrier(self, sender: int, of: Checkpoint) -> HandedOver:
+        return self._next(sender, lambda n: write_barrier(Header(sender, 0, n, barrier=True), of))
+
+
+def printing_task(*, broadcast: bool = False) -> Task:
+    graph = two_senders(broadcast=broadcast)
+    return Task(graph, len(graph.vertices) - 1)
+
+
+def acknowledged(task: Task) -> list[Acknowledged]:
+    return [notice for notice in task.notices if isinstance(notice, Acknowledged)]
+
+
+def declined(task: Task) -> list[Declined]:
+    return [notice for notice in task.notices if isinstance(notice, Declined)]
+
+
+def wait_for_part(task: Task) -> Acknowledged:
+    """Acknowledgements come from another thread, behind a commit."""
+    task.wait_until(lambda: bool(acknowledged(task)))
+    return acknowledged(task)[0]
+
+
+def test_what_a_slower_sender_sent_before_its_barrier_is_printed_and_in_flight(
+    start: Callable[[Task], Task], tmp_path: Path
+) -> None:
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path)
+    task.hand_over(
+        channel.records(0, "before"), channel.barrier(0, taken), channel.records(1, "slow", "slower")
+    )
+    task.wait(lambda: task.printed() == 3)
+    assert not acknowledged(task), "a barrier is still to come"
+    task.hand_over(channel.barrier(1, taken))
+    part = wait_for_part(task)
+    (flying,) = part.state.in_flight
+    storage = Storage.open(base_of(taken.options.directory))
+    codec = BufferCodec(Types.STRING())
+    buffers = [each for file in flying.files for each in read_in_flight(storage, file) if each[0] is not None]
+    found = [
+        (sender, value) for sender, data in buffers for value in codec.read_payload(data, HEADER_SIZE).values
+    ]
+    assert found == [(1, "slow"), (1, "slower")]
+    assert (flying.input, flying.partition) == (0, 0)
+    assert part.metrics.bytes_in_flight == sum(file.length for file in flying.files)
+    assert posixpath.dirname(storage.absolute(flying.files[0].path)) == taken.options.directory
+
+
+def test_nothing_is_committed_while_a_savepoint_waits_for_barriers(
+    start: Callable[[Task], Task], tmp_path: Path
+) -> None:
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"), channel.records(1, "goes on"))
+    task.wait_until(lambda: not task.mailbox.full and task.subtask.records_in == 1)
+    assert task.printed() == 0
+    task.hand_over(channel.barrier(1, taken))
+    task.wait(lambda: task.printed() == 2)
+    assert not wait_for_part(task).state.in_flight
+
+
+def test_an_aborted_savepoint_lets_go_what_it_held_back(
+    start: Callable[[Task], Task], tmp_path: Path
+) -> None:
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
+    task.hand_over(AbortCheckpoint(1))
+    task.wait(lambda: task.printed() == 1)
+    task.hand_over(channel.barrier(1, taken), channel.records(1, "more"))
+    task.wait(lambda: task.printed() == 2)
+    assert not acknowledged(task)
+
+
+def test_a_savepoint_waits_for_a_sender_that_is_behind_as_long_as_it_may(
+    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "ALIGNS_S", 0.0)
+    monkeypatch.setattr(subtask_output, "MUCH", 2)
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
+    task.hand_over(*(channel.records(1, "behind") for _ in range(9)))
+    task.wait_until(lambda: task.subtask.records_in == 9)
+    assert task.printed() == 0
+    task.hand_over(channel.barrier(1, taken))
+    wait_for_part(task)
+    task.wait(lambda: task.printed() == 10)
+    assert not declined(task)
+
+
+def test_a_savepoint_is_declined_where_too_much_output_waits_and_everything_is_committed(
+    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "UNCOMMITTED_LIMIT", 100)
+    monkeypatch.setattr(subtask_output, "MUCH", 2)
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
+    task.hand_over(*(channel.records(1, "a record of some bytes") for _ in range(9)))
+    task.wait(lambda: task.printed() == 10)
+    (refusal,) = declined(task)
+    assert refusal.reason.endswith("bytes of output could not be committed")
+    assert not acknowledged(task)
+
+
+def test_a_checkpoint_that_aligns_for_too_long_is_declined_and_everything_is_committed(
+    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "ALIGNS_S", 0.05)
+    task, channel, taken = start(printing_task(broadcast=True)), Channel(), checkpoint(tmp_path)
+    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"), channel.records(1, "goes on"))
+    task.wait(lambda: task.printed() == 2)
+    task.wait_until(lambda: bool(declined(task)))
+    assert not acknowledged(task)
+
+
+def test_a_task_that_ends_acknowledges_first(start: Callable[[Task], Task], tmp_path: Path) -> None:
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path)
+    task.hand_over(
+        channel.barrier(0, taken),
+        channel.records(1, "last", ends=True),
+        channel.records(0, "words", ends=True),
+    )
+    task.ended()
+    assert task.end is None
+    assert [part.checkpoint_id for part in acknowledged(task)] == [1]
+    assert task.printed() == 2
+
+
+def test_what_cannot_be_written_is_declined_and_the_task_goes_on(
+    start: Callable[[Task], Task], tmp_path: Path
+) -> None:
+    (tmp_path / "chk-1").write_text("a file, where a directory has to be")
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path)
+    task.hand_over(channel.barrier(0, taken), channel.records(1, "flies"), channel.barrier(1, taken))
+    task.wait_until(lambda: any(isinstance(each, Declined) for each in task.notices))
+    task.hand_over(channel.records(0, "on"))
+    task.wait(lambda: task.printed() == 2)
+
+
+def test_a_triggered_source_commits_the_barrier_at_once(
+    start: Callable[[Task], Task], tmp_path: Path, reading: Task
+) -> None:
+    task = start(reading)
+    task.hand_over(TriggerCheckpoint(checkpoint(tmp_path)))
+    task.wait(lambda: any(header.barrier for header in task.headers()))
+    wait_for_part(task)
+    task.hand_over(TriggerCheckpoint(checkpoint(tmp_path)))
+    task.hand_over(TriggerCheckpoint(checkpoint(tmp_path, 2)))
+    task.wait(lambda: sum(header.barrier for header in task.headers()) == 2)
+
+
+def test_a_source_that_is_stopped_waits_for_the_savepoint_and_then_ends(
+    start: Callable[[Task], Task], tmp_path: Path, reading: Task
+) -> None:
+    task = start(reading)
+    task.wait(lambda: bool(task.headers()))
+    task.hand_over(TriggerCheckpoint(checkpoint(tmp_path, aligned=True, stops=True)))
+    wait_for_part(task)
+    before = [header for header in task.headers() if not header.tick]
+    assert before[-1].barrier
+    task.hand_over(ConfirmCheckpoint(1))
+    task.ended()
+    assert task.end is None
+    behind = [header for header in task.headers() if not header.tick][len(before) :]
+    assert [(each.ends, each.stops) for each in behind] == [(True, True)]
+
+
+class Counting(MapFunction[int, int]):
+    def open(self, context: RuntimeContext) -> None:
+        self.seen = context.accumulator("seen")
+
+    def map(self, value: int) -> int:
+        self.seen.inc()
+        return value
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_task_that_is_stopped_tells_with_its_part_what_it_has_counted(
+    start: Callable[[Task], Task], tmp_path: Path, stops: bool
+) -> None:
+    env = StreamExecutionEnvironment().set_parallelism(1)
+    env.generate(lambda n: n, rate_per_second=200, output_type=int).map(Counting()).rebalance().print()
+    task = start(Task(env.get_job_graph("counting"), 0))
+    task.wait_until(lambda: task.subtask.records_in > 3)
+    task.hand_over(TriggerCheckpoint(checkpoint(tmp_path, aligned=stops, stops=stops)))
+    told = wait_for_part(task).state.accumulators
+    assert told == ({"seen": task.subtask.records_in} if stops else {})
+
+
+def test_a_source_goes_on_when_the_savepoint_that_was_to_stop_it_is_aborted(
+    start: Callable[[Task], Task], tmp_path: Path, reading: Task
+) -> None:
+    task = start(reading)
+    task.hand_over(TriggerCheckpoint(checkpoint(tmp_path, aligned=True, stops=True)))
+    wait_for_part(task)
+    count = task.subtask.records_in
+    task.hand_over(AbortCheckpoint(1))
+    task.wait_until(lambda: task.subtask.records_in > count)
+
+
+@pytest.fixture
+def reading() -> Task:
+    """A source that never ends, and keeps its position."""
+    env = StreamExecutionEnvironment().set_parallelism(1)
+    env.generate(lambda n: n, rate_per_second=200, output_type=int).rebalance().print()
+    return Task(env.get_job_graph("reading"), 0)
+
+
+def test_the_marker_lies_where_the_part_says(
+    start: Callable[[Task], Task], tmp_path: Path, reading: Task
+) -> None:
+    task = start(reading)
+    task.hand_over(TriggerCheckpoint(checkpoint(tmp_path)))
+    part = wait_for_part(task)
+    ((_, logs),) = [item for item in task.kafka.logs.items() if "changelog" in item[0]]
+    marker = logs[0][part.state.changelog_offset - 1]
+    assert (marker.key, marker.value) == (MARKER, b"1")
+    assert part.state.operators, "its position is in storage"

@@ -1,0 +1,62 @@
+"""Where a partition ends is found out also while it gets another leader, or was made a moment ago; a topic that is gone
+is lost progress."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.common.offset_bounds import bounds, require_offset
+
+
+class Broker:
+    """Says what it is given to say, then the bounds of its one partition."""
+
+    def __init__(self, *errors: int) -> None:
+        self.errors = list(errors)
+
+    def get_watermark_offsets(self, of: TopicPartition, timeout: float, cached: bool) -> tuple[int, int]:
+        if self.errors:
+            raise KafkaException(KafkaError(self.errors.pop(0)))
+        return 3, 9
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    ],
+)
+def test_another_leader_or_a_new_topic_is_waited_for(error: int) -> None:
+    broker = Broker(error, error)
+    assert bounds(cast(Consumer, broker), "t", 0) == (3, 9)
+    assert not broker.errors
+
+
+def test_a_topic_that_stays_away_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.pipelines.runtime.common.offset_bounds._APPEARS_S", 0.2)
+    broker = Broker(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 1_000)
+    with pytest.raises(ProgressLost, match="t-0 is gone: the job has to go back"):
+        bounds(cast(Consumer, broker), "t", 0)
+    assert len(broker.errors) < 999, "it was looked for again"
+
+
+def test_a_kafka_that_is_silent_is_not_asked_again() -> None:
+    broker = Broker(KafkaError._TRANSPORT, KafkaError._TRANSPORT)
+    with pytest.raises(TaskError, match=r"could not be looked at: .*; is Kafka up\?"):
+        bounds(cast(Consumer, broker), "t", 0)
+    assert len(broker.errors) == 1
+
+
+@pytest.mark.parametrize("offset", [2, 10])
+def test_an_offset_that_is_not_held_is_lost_progress(offset: int) -> None:
+    with pytest.raises(
+        ProgressLost, match=rf"t-0 holds the offsets 3 to 9, and is to be read on from {offset}"
+    ):
+        require_offset(cast(Consumer, Broker()), "t", 0, offset)

@@ -1,0 +1,323 @@
+"""Messages on their way to a StreamTask: however they are cut into batches, what arrives is the same."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.runtime.common.frames import FrameReader
+from tailrace.pipelines.runtime.common.protocol import (
+    FAILURE,
+    HANDED_OVER,
+    RECORDS,
+    SKIPPED,
+    SKIPPING,
+    Skipped,
+)
+from tailrace.pipelines.runtime.formats import Format
+from tailrace.pipelines.runtime.formats.format import FormatKind
+from tailrace.pipelines.runtime.operators.kafka_source_parameters import KafkaSource, OnBadRecord
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.records.buffers import BufferCodec, Header
+from tailrace.pipelines.runtime.spark.buffer_forwarder import ChannelPlan
+from tailrace.pipelines.runtime.spark.partition_forwarder import Connections, Prefix, Target
+from tailrace.pipelines.runtime.spark.record_forwarder import RecordPlan
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import HandedOver
+from tailrace.pipelines.types import RecordType
+from tailrace.schemas.types import OperatorConfig
+
+TOPIC, PARTITION, QUERY = "numbers", 3, 7
+INT = RecordType.of(int)
+COUNT = RecordType.of(tuple[str, int])
+
+
+class Frame(HandedOver, frozen=True):
+    """What a StreamTask is handed, and what it says."""
+
+    @property
+    def skipped(self) -> Skipped:
+        return Skipped(*SKIPPED.unpack_from(self.content)) if self.kind == SKIPPING else Skipped()
+
+    def records(self, of: RecordType) -> list[tuple[int, Any]]:
+        """Timestamps and records."""
+        data = self.content[SKIPPED.size :] if self.kind == SKIPPING else self.content
+        batch = BufferCodec(of).read_payload(data)
+        return list(zip(batch.timestamps, batch.values, strict=True))
+
+
+@contextlib.contextmanager
+def stream_task() -> Iterator[tuple[str, list[Frame]]]:
+    """Where a StreamTask listens for one worker, and the frames that have come once the block has ended."""
+    frames: list[Frame] = []
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listener:
+        path = str(Path(directory) / "task")
+        listener.bind(path)
+        listener.listen()
+
+        def read() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                reader = FrameReader(connection)
+                while not reader.ended:
+                    frames.extend(
+                        Frame(*HANDED_OVER.unpack_from(each), each[HANDED_OVER.size :])  # type: ignore[call-arg]
+                        for each in reader.receive()
+                    )
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        yield path, frames
+        reading.join()
+
+
+def run(plan: RecordPlan | ChannelPlan, batches: list[pa.RecordBatch]) -> None:
+    """A worker's life."""
+    connections = Connections(QUERY)
+    worker = plan.worker(connections)
+    worker.open()
+    for batch in batches:
+        worker.take(batch)
+    worker.finish()
+    connections.finish()
+    worker.close()
+
+
+def rows(messages: list[tuple[int, bytes | None]], topic: str | None = None) -> pa.RecordBatch:
+    """As Spark gives them: (offset, value); the timestamp is a thousand times the offset, in milliseconds."""
+    offsets = [offset for offset, _ in messages]
+    columns = {
+        "partition": pa.array([PARTITION] * len(messages), pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp": pa.array([offset * 1_000_000 for offset in offsets], pa.timestamp("us", "UTC")),
+        "value": pa.array([value for _, value in messages], pa.binary()),
+    }
+    if topic is not None:
+        columns["topic"] = pa.array([topic] * len(messages))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def hand_over(
+    batches: list[pa.RecordBatch], *, end: int | None = None, skips: bool = False, prefix: Prefix | None = None,
+    record_type: RecordType = INT, gathers: bool = False, form: FormatKind = FormatKind.JSON,
+) -> list[Frame]:  # fmt: skip
+    with stream_task() as (path, frames):
+        plan = RecordPlan(
+            {TOPIC: {PARTITION: Target(path, 2, end)}},
+            Format(form),
+            record_type.to_json(),
+            OnBadRecord.SKIP if skips else OnBadRecord.FAIL,
+            OnBadRecord.SKIP if skips else OnBadRecord.FAIL,
+            prefix,
+            gathers=gathers,
+        )
+        run(plan, batches)
+    return frames
+
+
+values = st.integers(0, 99).map(lambda n: b"%d" % n)
+anything = st.one_of(values, st.sampled_from([b"{", b""]), st.none())
+
+
+@st.composite
+def logs(draw: st.DrawFn, value: st.SearchStrategy[bytes | None]) -> list[tuple[int, bytes | None]]:
+    """Offsets rise, with gaps where control records and compacted messages were."""
+    contents = draw(st.lists(value, min_size=1, max_size=12))
+    gaps = draw(st.lists(st.integers(1, 3), min_size=len(contents), max_size=len(contents)))
+    offsets = [sum(gaps[: i + 1]) for i in range(len(contents))]
+    return list(zip(offsets, contents, strict=True))
+
+
+def cut(log: list[Any], data: st.DataObject) -> list[list[Any]]:
+    places = sorted(data.draw(st.sets(st.integers(1, len(log)), max_size=4)))
+    return [
+        part for part in (log[a:b] for a, b in zip([0, *places], [*places, len(log)], strict=True)) if part
+    ]
+
+
+@given(logs(anything), st.data(), st.none() | st.integers(0, 40))
+def test_what_arrives_does_not_depend_on_how_it_was_cut(
+    log: list[tuple[int, bytes | None]], data: st.DataObject, end: int | None
+) -> None:
+    frames = hand_over([rows(part) for part in cut(log, data)], end=end, skips=True)
+    before = [(offset, value) for offset, value in log if end is None or offset < end]
+    good = [(offset * 1000, int(value)) for offset, value in before if value not in (None, b"", b"{")]
+    assert [record for frame in frames for record in frame.records(INT)] == good
+    assert sum(frame.skipped.bad for frame in frames) == sum(value in (b"", b"{") for _, value in before)
+    assert sum(frame.skipped.tombstones for frame in frames) == sum(value is None for _, value in before)
+    last = log[-1][0] + 1
+    assert frames[-1].following == (last if end is None else min(last, end))
+    assert all(frame.first <= frame.following for frame in frames)
+    assert all(a.following <= b.first for a, b in pairwise(frames))
+    assert {(f.input_index, f.query, f.partition) for f in frames} == {(2, QUERY, PARTITION)}
+
+
+@given(logs(values))
+def test_the_empty_rows_of_real_time_mode_are_no_messages(log: list[tuple[int, bytes | None]]) -> None:
+    batches = [rows([row]) for message in log for row in (message, (-1, None))]
+    frames = hand_over(batches)
+    assert [(frame.kind, frame.first, frame.following) for frame in frames] == [
+        (RECORDS, offset, offset + 1) for offset, _ in log
+    ]
+
+
+def test_a_bad_message_names_its_place_and_stops_what_was_with_it() -> None:
+    frames = hand_over([rows([(5, b"1")]), rows([(6, b"2"), (8, b"{")])])
+    assert [(frame.kind, frame.first, frame.following) for frame in frames] == [
+        (RECORDS, 5, 6),
+        (FAILURE, 6, 9),
+    ]
+    assert (
+        frames[1]
+        .content.decode()
+        .startswith("the message at offset 8 of numbers, partition 3, cannot be read: ")
+    )
+
+
+def test_a_tombstone_names_its_place_where_it_is_a_bad_record() -> None:
+    (frame,) = hand_over([rows([(6, b"2"), (8, None), (9, None)])])
+    assert (frame.kind, frame.first, frame.following) == (FAILURE, 6, 10)
+    assert frame.content.decode().startswith(
+        "the message at offset 8 of numbers, partition 3, has no value (a tombstone): "
+    )
+
+
+def fails_at(bad: int) -> Prefix:
+    """Drops what 3 divides, repeats what is left, and fails at one number."""
+
+    def fail(value: int) -> int:
+        if value == bad:
+            raise ValueError("no such number")
+        return value
+
+    functions: list[tuple[str, Any]] = [
+        ("filter", lambda n: n % 3),
+        ("flat_map", lambda n: [n] * (n % 3)),
+        ("map", fail),
+    ]
+    return Prefix(
+        tuple(
+            OperatorConfig(
+                operator_id=kind[0] * 32,
+                name=kind,
+                kind=OperatorKind(kind),
+                code=cloudpickle.dumps((function,)),
+                parameters='{"output_type": "int"}',
+            )
+            for kind, function in functions
+        ),
+        INT.to_json(),
+    )
+
+
+@given(logs(st.integers(1, 99).filter(lambda n: n % 3).map(lambda n: b"%d" % n)), st.data())
+def test_a_function_that_raises_is_told_with_the_place_of_the_record(
+    log: list[tuple[int, bytes | None]], data: st.DataObject
+) -> None:
+    offset, value = data.draw(st.sampled_from(log))
+    mixed = [(offset - 1, b"{"), *log, (log[-1][0] + 1, b"99")] if offset == log[0][0] else log
+    frames = hand_over([rows(mixed)], prefix=fails_at(int(value or b"")), skips=True)
+    first = next(offset for offset, each in log if each == value)
+    (reason,) = [frame.content.decode().splitlines()[0] for frame in frames if frame.kind == FAILURE]
+    assert reason.startswith("ValueError: no such number at ")
+    assert reason.endswith(f"in operator 'map', at topic numbers [3] offset {first}")
+
+
+@given(st.lists(st.integers(1, 99).filter(lambda n: n % 3), min_size=1, max_size=9), st.data())
+def test_a_function_that_raises_is_told_with_the_place_of_the_record_in_its_buffer(
+    numbers: list[int], data: st.DataObject
+) -> None:
+    bad = data.draw(st.sampled_from(numbers))
+    buffer = BufferCodec(INT).encode(Header(0, 0, 0), Batch([0] * len(numbers), list(numbers)))
+    columns = {"topic": ["edge"], "partition": [PARTITION], "offset": [17], "value": [buffer]}
+    with stream_task() as (path, frames):
+        targets = {"edge": {PARTITION: Target(path, 0)}}
+        plan = ChannelPlan(targets, (INT.to_json(),), fails_at(bad))
+        run(plan, [pa.RecordBatch.from_pydict(columns)])
+    (reason,) = [frame.content.decode().splitlines()[0] for frame in frames if frame.kind == FAILURE]
+    within = f", record {numbers.index(bad) + 1} of {len(numbers)}" if len(numbers) > 1 else ""
+    assert reason.endswith(f"in operator 'map', at topic edge [3] offset 17{within}")
+
+
+def test_rows_of_several_partitions_are_told_apart() -> None:
+    mixed = pa.concat_batches([rows([(1, b"1")], TOPIC), rows([(2, b"2")], TOPIC)])
+    columns = mixed.to_pydict() | {"partition": [PARTITION, 4]}
+    batch = pa.RecordBatch.from_pydict(columns, schema=mixed.schema)
+    with stream_task() as (path, frames):
+        targets = {TOPIC: {PARTITION: Target(path, 0), 4: Target(path, 0)}, "other": {0: Target(path, 1)}}
+        plan = RecordPlan(targets, Format(FormatKind.JSON), "int", OnBadRecord.FAIL, OnBadRecord.FAIL)
+        run(plan, [batch])
+    assert sorted((frame.partition, frame.first) for frame in frames) == [(PARTITION, 1), (4, 2)]
+
+
+PRE_AGGREGATE = Prefix(
+    (
+        OperatorConfig(
+            operator_id="b" * 32,
+            name="Sum",
+            kind=OperatorKind.PRE_AGGREGATE,
+            code=pickle.dumps((len,)),
+            parameters=json.dumps(
+                {
+                    "function": "sum",
+                    "field": "f1",
+                    "key_type": "str",
+                    "key_field": "f0",
+                    "output_type": COUNT.to_json(),
+                }
+            ),
+        ),
+    ),
+    COUNT.to_json(),
+)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), st.data())
+def test_aggregates_gather_over_batches_where_a_backlog_is_worked_off(
+    words: list[str], data: st.DataObject
+) -> None:
+    log = [(offset, json.dumps([word, 1]).encode()) for offset, word in enumerate(words)]
+    frames = hand_over(
+        [rows(part) for part in cut(log, data)], prefix=PRE_AGGREGATE, record_type=COUNT, gathers=True
+    )
+    (frame,) = frames
+    assert (frame.first, frame.following) == (0, len(words))
+    assert sorted(record for _, record in frame.records(COUNT)) == sorted(
+        (word, words.count(word)) for word in set(words)
+    )
+
+
+@given(st.integers(1, 5), st.lists(st.integers(1, 6), min_size=1, max_size=3), st.integers(1, 4))
+def test_partitions_are_divided_over_subtasks_and_more_of_them_move_none(
+    parallelism: int, counts: list[int], more: int
+) -> None:
+    source = KafkaSource(tuple(f"t{i}" for i in range(len(counts))), Format(FormatKind.TEXT))
+
+    def owners(of: list[int]) -> dict[tuple[int, int], int]:
+        named = dict(zip(source.topics, of, strict=True))
+        return {
+            place: subtask
+            for subtask in range(parallelism)
+            for place in source.partitions_of(named, subtask, parallelism)
+        }
+
+    before = owners(counts)
+    assert sorted(before) == [(i, p) for i, count in enumerate(counts) for p in range(count)]
+    after = owners([counts[0] + more, *counts[1:]])
+    assert {place: after[place] for place in before} == before
+    loads = [sum(owner == subtask for owner in before.values()) for subtask in range(parallelism)]
+    if len(counts) == 1:
+        assert max(loads) - min(loads) <= 1

@@ -1,0 +1,152 @@
+"""What an attempt begins with, at the edges: what is not known is never taken for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tailrace.infra.storage.storage import Storage
+from tailrace.pipelines.api import StreamExecutionEnvironment
+from tailrace.pipelines.checkpoint.metadata import (
+    CheckpointMetadata,
+    SubtaskSnapshot,
+    edges_of,
+    outline_of,
+    write_metadata,
+)
+from tailrace.pipelines.checkpoint.state_files import Sections, in_flight_key, in_flight_message
+from tailrace.pipelines.graph.chain import edge_type
+from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.common.vertex_parts import parts_of
+from tailrace.pipelines.runtime.records.batch import Batch
+from tailrace.pipelines.runtime.records.buffers import BufferCodec, Header
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import Tail
+from tailrace.pipelines.runtime.stream_task.restore.restore_plan import Beginning, beginning_of, in_flight
+from tailrace.pipelines.runtime.stream_task.state.progress_entry import InputProgress, ProgressEntry
+from tailrace.schemas.types import (
+    CompletedCheckpoint,
+    InFlightState,
+    JobGraph,
+    OperatorState,
+    RestoredCheckpoint,
+    SnapshotType,
+    SubtaskState,
+)
+
+from ...graphs import edge, job_graph, source, vertex
+
+GRAPH: JobGraph = job_graph(source(parallelism=2), vertex("sink", parallelism=2), edge("source", "sink"))
+
+NOTHING = Tail(None, -1, 0)
+
+
+def begin(
+    directory: Path, vertex_id: str, tail: Tail = NOTHING, inline: bytes | None = None, generation: int = 1
+) -> Beginning:
+    """Of subtask 1 in generation 2, behind a checkpoint of that generation."""
+    uri = str(directory / "chk-3")
+    checkpoint = CompletedCheckpoint(
+        checkpoint_id=3, snapshot_type=SnapshotType.CHECKPOINT, uri=uri, generation=generation, size=0
+    )
+    head = next(each for each in GRAPH.vertices if each.vertex_id == vertex_id).operators[0].operator_id
+    operators = {} if inline is None else {head: OperatorState(inline=inline)}
+    state = SubtaskState(operators=operators, changelog_offset=9)
+    parts = tuple(SubtaskSnapshot(vertex_id, i, state) for i in range(2))
+    write_metadata(CheckpointMetadata("j", GRAPH.name, checkpoint, 0, outline_of(GRAPH), parts))
+    return beginning_of(
+        VertexDeployment("c", "j", GRAPH, vertex_id, (SubtaskDeployment("", 1, 0),)),
+        1,
+        generation=2,
+        restore=RestoredCheckpoint(checkpoint_id=3, uri=uri, generation=generation),
+        tail=tail,
+        changelog="changelog",
+    )
+
+
+def test_a_source_that_had_nothing_to_read_has_positions_and_none_in_them(tmp_path: Path) -> None:
+    head = GRAPH.vertices[0].operators[0].operator_id
+    vertex_id = GRAPH.vertices[0].vertex_id
+    assert begin(tmp_path / "a", vertex_id, inline=b"{}").kafka_positions(head) == {}
+    assert begin(tmp_path / "b", vertex_id).kafka_positions(head) is None
+
+
+def tail(generation: int, offset: int, position: int = 7) -> Tail:
+    inputs = (InputProgress("lines", None, {1: position}),)
+    return Tail(ProgressEntry(generation, None, 5, inputs), offset, offset + 2)
+
+
+def test_a_generation_goes_on_from_where_it_began_in_the_changelog(tmp_path: Path) -> None:
+    vertex_id = GRAPH.vertices[1].vertex_id
+    known = begin(tmp_path / "a", vertex_id, tail(2, 8))
+    assert (known.begins, known.changelog_from) == (False, 5)
+    for number, older in enumerate((tail(1, 8), NOTHING)):
+        known = begin(tmp_path / f"b{number}", vertex_id, older)
+        assert (known.begins, known.changelog_from) == (True, None)
+    with pytest.raises(TaskError, match="superseded"):
+        begin(tmp_path / "c", vertex_id, tail(3, 8))
+
+
+def test_only_a_generation_that_begins_passes_over_a_damaged_changelog(tmp_path: Path) -> None:
+    vertex_id = GRAPH.vertices[1].vertex_id
+    damaged = [replace(each, damage="damaged") for each in (tail(1, 8), NOTHING, tail(2, 8))]
+    assert begin(tmp_path / "a", vertex_id, damaged[0]).begins
+    assert begin(tmp_path / "b", vertex_id, damaged[1]).begins
+    with pytest.raises(ProgressLost, match="damaged"):
+        begin(tmp_path / "c", vertex_id, damaged[2])
+
+
+def test_a_checkpoint_of_the_generation_lies_before_the_last_progress_entry(tmp_path: Path) -> None:
+    vertex_id, read = GRAPH.vertices[0].vertex_id, b'{"lines": {"1": 6}}'
+    known = begin(tmp_path / "a", vertex_id, tail(2, 10, position=6), read, generation=2)
+    assert (known.begins, known.changelog_from) == (False, 9)
+    for number, lower in enumerate((tail(2, 8), tail(1, 10), NOTHING)):
+        with pytest.raises(ProgressLost, match="a checkpoint ends at 9"):
+            begin(tmp_path / f"b{number}", vertex_id, lower, read, generation=2)
+    with pytest.raises(ProgressLost, match=r"lines-1 is to be read on from offset 5 .* to 6"):
+        begin(tmp_path / "c", vertex_id, tail(2, 10, position=5), read, generation=2)
+
+
+def with_maps(*uids: str) -> JobGraph:
+    env = StreamExecutionEnvironment()
+    stream = env.from_collection([1], int).uid("numbers").rebalance()
+    for uid in uids:
+        stream = stream.map(lambda number: number, int).uid(uid)
+    stream.print("out").uid("out")
+    return env.get_job_graph("maps")
+
+
+def test_records_that_had_passed_other_operators_are_refused(tmp_path: Path) -> None:
+    uri, before = str(tmp_path / "chk-1"), with_maps("one", "two")
+    head = before.vertices[1]
+    deployment = VertexDeployment("c", "j", before, head.vertex_id, (SubtaskDeployment("", 0, 0),))
+    prefix = parts_of(head, deployment.outputs).prefix
+    assert [each.operator_id for each in prefix] == [each.operator_id for each in head.operators[:2]]
+    codec = BufferCodec(edge_type(before, deployment.inputs[0]))
+    key = in_flight_key(head.operators[0].operator_id, 0, 0, prefix[-1].operator_id)
+    with Sections(Storage.open(str(tmp_path)), f"{uri}/flying") as file:
+        buffer = codec.encode(Header(0, 0, 0), Batch([1, 2], [3, 4]))
+        files = (file.add(key, [in_flight_message(0, buffer)]),)
+    flying = InFlightState(operator_id=head.operators[0].operator_id, input=0, partition=0, files=files)
+    part = SubtaskSnapshot(head.vertex_id, 0, SubtaskState(in_flight=(flying,)))
+    checkpoint = CompletedCheckpoint(
+        checkpoint_id=1, snapshot_type=SnapshotType.CHECKPOINT, uri=uri, generation=0, size=0
+    )
+    metadata = CheckpointMetadata(
+        "j", before.name, checkpoint, 0, outline_of(before), (part,), edges_of(before)
+    )
+    write_metadata(metadata)
+    restore = RestoredCheckpoint(checkpoint_id=1, uri=uri, generation=-1)
+    for uids, fits in ((("one", "two"), True), (("one",), False), (("one", "two", "three"), False)):
+        graph = with_maps(*uids)
+        vertex_id = graph.vertices[1].vertex_id
+        again = VertexDeployment("c", "again", graph, vertex_id, (SubtaskDeployment("", 0, 0),))
+        begun = beginning_of(again, 0, generation=0, restore=restore, tail=NOTHING, changelog="changelog")
+        records = in_flight(begun, again, 0, [codec])
+        if fits:
+            assert [value for _, batch in records for value in batch.values] == [3, 4]
+        else:
+            with pytest.raises(TaskError, match="had passed other operators"):
+                list(records)

@@ -1,0 +1,213 @@
+"""The small parts: frames, the mailbox, pacing, settings, and how a vertex is divided."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.runtime.common.frames import FrameReader, frame
+from tailrace.pipelines.runtime.common.protocol import Acknowledged, Declined, Notice
+from tailrace.pipelines.runtime.common.settings import ExecutionMode, Settings
+from tailrace.pipelines.runtime.common.vertex_parts import parts_of
+from tailrace.pipelines.runtime.stream_task.checkpoint.checkpoint_io import CheckpointIO
+from tailrace.pipelines.runtime.stream_task.loop.commit_schedule import LONGEST_S, SHARE, Pacing
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
+    CAPACITY,
+    HandedOver,
+    Letter,
+    Mailbox,
+    TaskCanceled,
+    Woken,
+)
+from tailrace.schemas.types import (
+    CheckpointMetrics,
+    JobEdge,
+    JobVertex,
+    OperatorConfig,
+    Partitioner,
+    SubtaskState,
+)
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    places = sorted({min(place, len(data)) for place in at})
+    return [data[i:j] for i, j in zip([0, *places], [*places, len(data)], strict=True)]
+
+
+places = st.lists(st.integers(0, 60), max_size=6)
+
+
+@given(st.lists(st.binary(max_size=30), max_size=5), places)
+def test_frames_come_back_however_they_arrive(contents: list[bytes], at: list[int]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        reader = FrameReader(theirs)
+        found: list[bytes] = []
+        for piece in cut(b"".join(map(frame, contents)), at):
+            if piece:
+                ours.sendall(piece)
+                found += reader.receive()
+        assert found == contents
+        ours.close()
+        assert reader.receive() == []
+        assert reader.ended
+
+
+def letter(size: int) -> list[tuple[Letter, int]]:
+    return [(HandedOver(0, 0, 0, 0, 0, 1, b""), size)]
+
+
+def test_a_full_mailbox_says_so_and_tells_when_it_is_drained() -> None:
+    mailbox, drained = Mailbox(), threading.Event()
+    mailbox.on_drained(drained.set)
+    mailbox.put([*letter(CAPACITY)])
+    assert mailbox.full
+    assert len(mailbox.take(0)) == 1
+    assert not mailbox.full
+    assert drained.is_set()
+
+
+def test_a_cancel_overtakes_what_is_in_the_mailbox() -> None:
+    mailbox = Mailbox()
+    mailbox.put([*letter(1)])
+    mailbox.cancel()
+    with pytest.raises(TaskCanceled):
+        mailbox.take(0)
+
+
+times = st.lists(st.floats(0, 10), max_size=20)
+
+
+@given(times)
+def test_commits_take_a_bounded_share_of_the_time(costs: list[float]) -> None:
+    pacing, now = Pacing(0.03), 0.0
+    for cost in costs:
+        pacing.committed(now, now + cost)
+        now += cost
+        assert now <= pacing.due(now, busy=False) <= now + LONGEST_S
+        assert now + 0.03 <= pacing.due(now, busy=True) <= now + LONGEST_S
+    steady = Pacing(0.03)
+    for i in range(100):
+        steady.committed(i, i + 0.1)
+    assert steady.due(100, busy=True) == pytest.approx(100 + SHARE * 0.1)
+    assert steady.due(99.1, busy=False) == pytest.approx(99.2)
+
+
+def test_a_record_after_a_pause_is_committed_at_once() -> None:
+    pacing = Pacing(0.03)
+    assert pacing.due(0, busy=False) == 0
+    pacing.committed(5, 5.01)
+    assert pacing.due(6, busy=False) == 6
+
+
+def test_waking_ends_the_waiting_once_however_often_it_was_asked_for() -> None:
+    mailbox = Mailbox()
+    mailbox.wake()
+    mailbox.wake()
+    assert mailbox.take(3600) == [Woken()]
+    assert mailbox.take(0) == []
+
+
+def test_settings_have_defaults_and_name_the_key_that_is_wrong() -> None:
+    assert Settings.of({}).mode is ExecutionMode.REAL_TIME
+    assert Settings.of({"execution.mode": "micro-batch"}).mode is ExecutionMode.MICRO_BATCH
+    assert Settings.of({"execution.commit-interval-ms": "75"}).commit_interval_ms == 75
+    with pytest.raises(ValueError, match=r"execution\.mode is 'batch': it may be real-time or micro-batch"):
+        Settings.of({"execution.mode": "batch"})
+    with pytest.raises(ValueError, match=r"execution\.commit-interval-ms"):
+        Settings.of({"execution.commit-interval-ms": "0"})
+
+
+def operator(name: str, upstream: str | None, tag: str | None = None, **parameters: object) -> OperatorConfig:
+    kind = name.rstrip("0123456789")
+    return OperatorConfig(
+        operator_id=name, name=name, kind=kind, parameters=json.dumps(parameters), code=b"", upstream=upstream,
+        output_tag=tag,
+    )  # fmt: skip
+
+
+def leaving(source: str | None) -> JobEdge:
+    return JobEdge(
+        data_set_id="e", source_vertex_id="v", target_vertex_id="w", partitioner=Partitioner.HASH, code=b"",
+        source_operator_id=source,
+    )  # fmt: skip
+
+
+def line(*names: str) -> list[OperatorConfig]:
+    return [operator(name, names[i - 1] if i else None) for i, name in enumerate(names)]
+
+
+@pytest.mark.parametrize(
+    ("operators", "edges", "in_spark"),
+    [
+        (line("map", "filter", "flat_map"), [None], ["map", "filter", "flat_map"]),
+        (line("map", "print"), [], ["map"]),
+        (line("reduce", "map", "print"), [], []),
+        (line("kafka_source", "map", "flat_map"), [None], ["map", "flat_map"]),
+        (line("kafka_source", "print"), [], []),
+        (line("socket_text_stream", "flat_map"), [None], []),
+        (line("co_map", "map"), [None], []),
+        # Rich functions live as long as their attempt.
+        ([operator("map", None), operator("map2", "map", rich=True)], [None], ["map"]),
+        # What has two consumers is the end of the line, and each of them in the StreamTask.
+        ([*line("map", "filter"), operator("filter2", "map")], [None, "filter"], ["map"]),
+        (line("map", "filter"), ["map", "filter"], ["map"]),
+        ([*line("kafka_source", "map"), operator("map2", "kafka_source")], [None, "map"], []),
+        (line("kafka_source", "map"), ["kafka_source"], []),
+    ],
+)
+def test_the_plain_stateless_line_from_the_head_runs_in_spark(
+    operators: list[OperatorConfig], edges: list[str | None], in_spark: list[str]
+) -> None:
+    vertex = JobVertex(
+        vertex_id="v", name="v", operators=tuple(operators), parallelism=1, max_parallelism=128,
+        slot_sharing_group="default",
+    )  # fmt: skip
+    parts = parts_of(vertex, [leaving(source) for source in edges])
+    assert [each.operator_id for each in parts.prefix] == in_spark
+    assert [*([parts.source] if parts.source else []), *parts.prefix, *parts.rest] == operators
+    before = parts.before_rest
+    assert [
+        each for each in parts.rest if each.upstream == (before.operator_id if before else None)
+    ] or not parts.rest
+
+
+class WaitingPart:
+    """Of a checkpoint, until storage answers."""
+
+    def __init__(self, number: int, answers: threading.Event) -> None:
+        self.checkpoint_id = number
+        self._answers = answers
+        self.begun = threading.Event()
+
+    def finish(self) -> tuple[SubtaskState, CheckpointMetrics]:
+        self.begun.set()
+        self._answers.wait()
+        return SubtaskState(), CheckpointMetrics()
+
+
+def test_few_parts_of_checkpoints_wait_for_storage_and_others_are_declined() -> None:
+    """Each holds what was in flight; those that wait may be of checkpoints that are over."""
+    answers, told = threading.Event(), list[Notice]()
+    io = CheckpointIO(told.append)
+    parts = [WaitingPart(number, answers) for number in range(1, 11)]
+    for part in parts:
+        io.finish(part)  # type: ignore[arg-type]
+        assert parts[0].begun.wait(30)
+    declined = [each.checkpoint_id for each in told if isinstance(each, Declined)]
+    assert declined == [6, 7, 8, 9, 10]
+    answers.set()
+    io.drain()
+    written = [each.checkpoint_id for each in told if isinstance(each, Acknowledged)]
+    assert written == [1, 2, 3, 4, 5]
+    io = CheckpointIO(told.append)
+    io.finish(WaitingPart(11, answers))  # type: ignore[arg-type]
+    io.drain()
+    last = told[-1]
+    assert isinstance(last, Acknowledged)
+    assert last.checkpoint_id == 11
