@@ -12,15 +12,15 @@ from pathlib import Path
 
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
-from tailrace.infra.cds_archives import reading, spark_archive
+from tailrace.infra.cds_archives import read_archive_options, spark_archive
 from tailrace.infra.jars import spark_jars
 from tailrace.infra.prerequisites import find_java
 from tailrace.pipelines.runtime.common.kafka_clients import admin_client
-from tailrace.pipelines.runtime.spark.buffer_forwarder import ChannelPlan
-from tailrace.pipelines.runtime.spark.partition_forwarder import HandOver
-from tailrace.pipelines.runtime.spark.query import Pace, start_query
+from tailrace.pipelines.runtime.spark.buffer_forwarder import BufferForwardingPlan
+from tailrace.pipelines.runtime.spark.partition_forwarder import PartitionForwarder
+from tailrace.pipelines.runtime.spark.query import QueryMode, start_query
 from tailrace.pipelines.runtime.spark.session import start_session
-from tailrace.pipelines.runtime.task_runtime.worker_rendezvous import Lobby
+from tailrace.pipelines.runtime.task_runtime.worker_rendezvous import WorkerRendezvous
 from tailrace.services.log.topics import create_topics
 
 HEAP_MIB = 640
@@ -34,9 +34,9 @@ def query_starts(bootstrap_servers: str, subtasks: int, rounds: int) -> list[flo
     with tempfile.TemporaryDirectory(prefix="tailrace-bare-") as folder:
         scratch = Path(folder)
         spark = start_session(
-            scratch, spark_jars(), HEAP_MIB, jvm_options=reading(spark_archive(find_java()))
+            scratch, spark_jars(), HEAP_MIB, jvm_options=read_archive_options(spark_archive(find_java()))
         )
-        lobby = Lobby(scratch)
+        lobby = WorkerRendezvous(scratch)
         try:
             return [
                 _once(spark, bootstrap_servers, lobby, scratch, subtasks, number) for number in range(rounds)
@@ -47,10 +47,10 @@ def query_starts(bootstrap_servers: str, subtasks: int, rounds: int) -> list[flo
 
 
 def _once(
-    spark: object, bootstrap_servers: str, lobby: Lobby, scratch: Path, subtasks: int, number: int
+    spark: object, bootstrap_servers: str, lobby: WorkerRendezvous, scratch: Path, subtasks: int, number: int
 ) -> float:
     topic = f"{TOPIC}-{subtasks}"
-    hand_over = HandOver(number, lobby.path, ChannelPlan({}))
+    hand_over = PartitionForwarder(number, lobby.path, BufferForwardingPlan({}))
     begin = {topic: dict.fromkeys(range(subtasks), 0)}
     start = time.perf_counter()
     query = start_query(
@@ -58,7 +58,7 @@ def _once(
         bootstrap_servers,
         begin,
         hand_over,
-        Pace.REAL_TIME,
+        QueryMode.REAL_TIME,
         scratch / f"query-{number}",
     )
     greeted = 0

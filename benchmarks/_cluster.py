@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tailrace.pipelines.api.build import build
 from tailrace.schemas.types import JobGraph
-from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.cli.local.cluster import LocalCluster, LocalClusterOptions
 from tailrace.services.configuration import Configuration
 
 TASK_EXECUTORS = 2
@@ -24,7 +24,7 @@ def running_cluster() -> Iterator[LocalCluster]:
         values = {"home": home, "cluster.id": "bench", "taskmanager.numberOfTaskSlots": str(SLOTS)}
         cluster = LocalCluster(Configuration(values))
         try:
-            cluster.start(Options(taskexecutors=TASK_EXECUTORS, detached=False))
+            cluster.start(LocalClusterOptions(taskexecutors=TASK_EXECUTORS, detached=False))
             yield cluster
             cluster.stop("the benchmark is over")
         finally:

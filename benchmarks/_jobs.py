@@ -11,7 +11,7 @@ from tailrace.schemas.client import JobFinished
 from tailrace.schemas.event import Record
 from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.types import ExecutionState, JobGraph, JobStatus
-from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.cli.local.cluster import LocalCluster, LocalClusterOptions
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
 from tailrace.services.log import EventLog, Tail
@@ -119,7 +119,7 @@ def running_cluster(
         }
         local = LocalCluster(Configuration(values))
         try:
-            local.start(Options(taskexecutors=1, detached=False))
+            local.start(LocalClusterOptions(taskexecutors=1, detached=False))
             cluster = Cluster(local)
             yield cluster
             cluster.close()

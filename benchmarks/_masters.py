@@ -14,7 +14,7 @@ from _members import Member
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import JobGraph
-from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.cli.local.cluster import LocalCluster, LocalClusterOptions
 from tailrace.services.configuration import Configuration
 from tailrace.services.log import Tail
 from tailrace.services.log.factory import open_event_log
@@ -49,9 +49,9 @@ def running_masters(
             cluster.kill()
 
 
-def options(masters: int) -> Options:
+def options(masters: int) -> LocalClusterOptions:
     """Of a cluster with so many jobmanagers, and no TaskExecutors of its own."""
-    return Options(taskexecutors=0, detached=False, masters=masters)
+    return LocalClusterOptions(taskexecutors=0, detached=False, masters=masters)
 
 
 def one_task() -> JobGraph:

@@ -41,9 +41,13 @@ from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import log_topic
 from tailrace.services.processes import heartbeats as process_heartbeats
 from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.simulation.fake_effects import Follower, JobMastersWithoutTopics, TasksThatRun
-from tailrace.services.simulation.heartbeats import Hearts, beating_of
-from tailrace.services.simulation.task_events import registration
+from tailrace.services.simulation.fake_effects import (
+    HeartbeatOnlyEffects,
+    NoOpTaskExecutorEffects,
+    NoTopicJobMasterEffects,
+)
+from tailrace.services.simulation.heartbeats import MultiplexedHeartbeats, create_heartbeats
+from tailrace.services.simulation.task_events import register_task_executor
 from tailrace.services.task_executor import TaskExecutor
 
 PATIENCE_S = 300.0
@@ -157,14 +161,14 @@ def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
     stop = threading.Event()
     beating = None
     files = CheckpointShell(host.emit)
-    shells: dict[str, Shell] = {JOB_MASTER: JobMastersWithoutTopics(host.emit, files=files)}
+    shells: dict[str, Shell] = {JOB_MASTER: NoTopicJobMasterEffects(host.emit, files=files)}
     if heartbeats:
-        beating, workers, jobs = process_heartbeats.of_masters(
+        beating, workers, jobs = process_heartbeats.create_master_heartbeats(
             _configuration(bootstrap_servers, cluster), host
         )
         shells = {
-            RESOURCE_MANAGER: Follower(lambda _, state: workers.follow(state)),
-            JOB_MASTER: JobMastersWithoutTopics(host.emit, jobs.follow, files=files),
+            RESOURCE_MANAGER: HeartbeatOnlyEffects(lambda _, state: workers.follow(state)),
+            JOB_MASTER: NoTopicJobMasterEffects(host.emit, jobs.follow, files=files),
         }
 
     def perform() -> None:
@@ -222,16 +226,16 @@ def task_executors(bootstrap_servers: str, cluster: str, count: int, slots: int,
     )
     stop = threading.Event()
     beating = None
-    shell = TasksThatRun(host.emit)
+    shell = NoOpTaskExecutorEffects(host.emit)
     if heartbeats:
-        hearts = Hearts(host, own, running)
-        beating = beating_of(_configuration(bootstrap_servers, cluster), host, hearts)
-        shell = TasksThatRun(host.emit, hearts.follow)
+        hearts = MultiplexedHeartbeats(host, own, running)
+        beating = create_heartbeats(_configuration(bootstrap_servers, cluster), host, hearts)
+        shell = NoOpTaskExecutorEffects(host.emit, hearts.follow)
 
     def register() -> None:
         host.leading.wait(PATIENCE_S)
         for each in own:
-            host.emit(each, registration(instance_of(each), slots, hardware=HARDWARE))
+            host.emit(each, register_task_executor(instance_of(each), slots, hardware=HARDWARE))
         say(leading=True)
         try:
             sys.stdin.read()

@@ -22,7 +22,7 @@ from _scale import scaled
 
 from tailrace.services.blobs.cache import BlobCache
 from tailrace.services.blobs.client import BlobClient
-from tailrace.services.blobs.keys import BlobKey, digest_of_file
+from tailrace.services.blobs.keys import BlobKey, compute_file_digest
 
 MIB = 1 << 20
 ROUNDS = scaled(5)
@@ -67,14 +67,14 @@ def _copy(source: Path, target: Path) -> None:
 def _round(source: Path, directory: Path, address: str, job_id: str) -> dict[str, float]:
     """Seconds of each, for a file that the server does not have: what is there already is not sent again."""
     cache = BlobCache(directory / job_id, lambda: address)
-    key = BlobKey(digest_of_file(str(source))[0], job_id)
+    key = BlobKey(compute_file_digest(str(source))[0], job_id)
     with BlobClient(address) as client:
         put = _seconds(lambda: client.put_file(source, job_id))
     return {
         "put": put,
         "get": _seconds(lambda: cache.file(key)),
         "copy": _seconds(lambda: _copy(source, directory / "target")),
-        "sha256": _seconds(lambda: digest_of_file(str(source))),
+        "sha256": _seconds(lambda: compute_file_digest(str(source))),
     }
 
 

@@ -24,7 +24,7 @@ from tailrace.schemas import avro
 from tailrace.schemas.event import Event
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.replica import tune_gc_for_replay
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.archive.importer import check, import_file
@@ -105,7 +105,7 @@ def main() -> None:
         for kind, path in paths.items():
 
             def write(kind: ArchiveFormat = kind, path: Path = path) -> None:
-                export(log, "bench", Choice(0, EVENTS), path, kind)
+                export(log, "bench", EventSelection(0, EVENTS), path, kind)
 
             figures[f"{kind}_per_s"] = EVENTS / median([timed(write) for _ in rounds])
             notes[f"{kind}_per_s"] = f"Kafka -> {kind}"

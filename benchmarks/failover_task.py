@@ -32,7 +32,7 @@ from tailrace.schemas.everyone import TaskExecutorLost
 from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.task_executor import SubmitTask
 from tailrace.schemas.types import ExecutionState, JobGraph
-from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.cli.local.cluster import LocalCluster, LocalClusterOptions
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
 from tailrace.services.log import Tail
@@ -165,7 +165,7 @@ def running_cluster() -> Iterator[LocalCluster]:
         values = {"home": home, "cluster.id": "bench", "taskmanager.numberOfTaskSlots": "1"}
         cluster = LocalCluster(Configuration(values))
         try:
-            cluster.start(Options(taskexecutors=3, detached=False))
+            cluster.start(LocalClusterOptions(taskexecutors=3, detached=False))
             yield cluster
             cluster.stop("the benchmark is over")
         finally:
@@ -214,7 +214,7 @@ def main() -> None:
     with running_cluster() as cluster, Client(cluster.configuration) as client:
         for _ in range(ROUNDS):
             rounds.append(measured(cluster, client))
-            cluster.start(Options(taskexecutors=3, detached=False))
+            cluster.start(LocalClusterOptions(taskexecutors=3, detached=False))
     running, detection, pause, before = (median(each) for each in zip(*rounds, strict=True))
     figures = {
         "running_s": running,

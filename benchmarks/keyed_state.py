@@ -21,7 +21,7 @@ from _scale import scaled
 from tailrace.pipelines.functions import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from tailrace.pipelines.functions.process import KeyedContext
 from tailrace.pipelines.runtime.operators.factory import build_operator
-from tailrace.pipelines.runtime.operators.operator import Operator, Setup
+from tailrace.pipelines.runtime.operators.operator import Operator, OperatorSetup
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.types import RecordType, Types
@@ -71,7 +71,7 @@ def operator(kind: str, functions: tuple[Any, ...], **parameters: Any) -> Operat
         parameters=json.dumps({"key_type": "str", "key_field": "f0", "output_type": PAIR.to_json(), **parameters}),
     )  # fmt: skip
     types: tuple[RecordType, ...] = (PAIR,)
-    made = build_operator(Setup(config, TaskContext(), "", "", _no_sink, types))
+    made = build_operator(OperatorSetup(config, TaskContext(), "", "", _no_sink, types))
     made.output = Leaving()
     made.open()
     return made

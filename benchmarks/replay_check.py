@@ -20,10 +20,10 @@ from replay import conversation, timed
 
 from tailrace.schemas.event import Event, Record
 from tailrace.services.core.replica import tune_gc_for_replay
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.history.replay import Counts, DecisionCheck
+from tailrace.services.history.replay import DecisionCheck, ReplayCounts
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.snapshots.builder import all_roles
@@ -38,7 +38,7 @@ def written(records: list[Record], path: Path) -> FileLog:
     events = [Event(record.header, record.body) for record in records]
     for start in range(0, len(events), BATCH):
         log.append(events[start : start + BATCH])
-    export(log, "bench", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    export(log, "bench", EventSelection(0, log.end()), path, ArchiveFormat.AVRO)
     return FileLog.open(path)
 
 
@@ -50,7 +50,7 @@ def folded(log: FileLog) -> None:
             replica.apply(record)
 
 
-def checked(log: FileLog) -> Counts:
+def checked(log: FileLog) -> ReplayCounts:
     """The same, with every decision. Raises AssertionError for a difference."""
     check = DecisionCheck()
     for batch in read_to_end(log):
@@ -66,7 +66,7 @@ def main() -> None:
     tune_gc_for_replay()
     with tempfile.TemporaryDirectory() as folder:
         log = written(records, Path(folder) / "log.avro")
-        counts: list[Counts] = []
+        counts: list[ReplayCounts] = []
         runs: dict[str, Any] = {
             "fold": lambda: folded(log),
             "check": lambda: counts.append(checked(log)),

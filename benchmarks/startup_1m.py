@@ -30,8 +30,8 @@ from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
 from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.snapshots.builder import take
-from tailrace.services.snapshots.recovery import restore
+from tailrace.services.snapshots.builder import create_snapshot
+from tailrace.services.snapshots.recovery import restore_newest
 from tailrace.services.snapshots.store import SnapshotStore
 
 EVENTS = int(os.environ.get("STARTUP_EVENTS", scaled(1_000_000)))
@@ -76,7 +76,7 @@ def start(log: EventLog, store: SnapshotStore) -> dict[str, float]:
     """A start from the newest snapshot: seconds until it is restored, and until the log's end."""
     begun = time.perf_counter()
     replica = masters()
-    restore(replica, log, store)
+    restore_newest(replica, log, store)
     restored = time.perf_counter()
     fold(replica, log)
     return {"restore": restored - begun, "snapshot": time.perf_counter() - begun}
@@ -98,7 +98,7 @@ def main() -> None:
             "scratch": lambda: fold(masters(), log),
         }
         taken_at = time.perf_counter()
-        taken = take(log, store, tail_begin)
+        taken = create_snapshot(log, store, tail_begin)
         took = time.perf_counter() - taken_at
         assert taken is not None
         rounds = {phase: [timed(run) for _ in range(ROUNDS)] for phase, run in phases.items()}

@@ -26,9 +26,9 @@ from _report import conditions, median, report
 from _scale import scaled
 
 from tailrace.infra.storage.storage import Storage
-from tailrace.pipelines.checkpoint.redistribution import Piece
+from tailrace.pipelines.checkpoint.redistribution import StateAssignment
 from tailrace.pipelines.runtime.operators.factory import build_operator
-from tailrace.pipelines.runtime.operators.operator import Operator, Setup
+from tailrace.pipelines.runtime.operators.operator import Operator, OperatorSetup
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
@@ -75,7 +75,7 @@ def running_count() -> Operator:
         operator_id=OPERATOR, name="Reduce", kind="reduce", parameters=json.dumps(parameters),
         code=cloudpickle.dumps((first, add)), location="",
     )  # fmt: skip
-    setup = Setup(config, TaskContext(max_parallelism=GROUPS), "c", "j", _no_sink, (PAIR,))
+    setup = OperatorSetup(config, TaskContext(max_parallelism=GROUPS), "c", "j", _no_sink, (PAIR,))
     operator = build_operator(setup)
     operator.output = Leaving()
     operator.open()
@@ -126,7 +126,7 @@ def recovery(base: Path, state: OperatorState) -> float:
     """Seconds until a new attempt has the state."""
     restored = running_count()
     began = time.perf_counter()
-    pieces = {OPERATOR: (Piece(0, 1, GROUPS, state),)}
+    pieces = {OPERATOR: (StateAssignment(0, 1, GROUPS, state),)}
     for _, message in restored_state(Storage(str(base / "job")), pieces, 0, 1):
         restored.restore(message)
     return time.perf_counter() - began

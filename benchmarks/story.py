@@ -24,7 +24,7 @@ from time_travel import exported
 
 from tailrace.services.cli import main as tailrace
 from tailrace.services.core.replica import tune_gc_for_replay
-from tailrace.services.history.log_source import open_source
+from tailrace.services.history.log_source import open_log_source
 from tailrace.services.history.time_travel import fold_to
 
 
@@ -45,7 +45,7 @@ def story(file: Path, *arguments: str) -> None:
 
 def fold(file: Path) -> None:
     """The log into the states of all roles."""
-    with open_source(file) as source:
+    with open_log_source(file) as source:
         fold_to(source.log)
 
 

@@ -28,10 +28,10 @@ from _scale import scaled
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.configuration import Configuration
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.history.log_source import Source, open_source
-from tailrace.services.history.time_travel import fold_to, moment, replica_at, state_hash
+from tailrace.services.history.log_source import LogSource, open_log_source
+from tailrace.services.history.time_travel import cluster_moment, fold_to, replica_at, state_hash
 from tailrace.services.log import Codec
 from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.memory import MemoryEventLog
@@ -47,7 +47,7 @@ def exported(events: int) -> Path:
     if not path.exists():
         log = MemoryEventLog(Codec(CLUSTER), topic=CLUSTER)
         log.append([event for event, _ in read(told)])
-        export(log, CLUSTER, Choice(start=0, end=events), path, ArchiveFormat.AVRO)
+        export(log, CLUSTER, EventSelection(start=0, end=events), path, ArchiveFormat.AVRO)
     return path
 
 
@@ -80,10 +80,10 @@ def timed(run: Callable[[], object]) -> float:
 def ask(of: Configuration | Path, offset: int) -> tuple[float, float]:
     """Seconds until there is a replica, and until there is the answer."""
     begun = time.perf_counter()
-    with open_source(of) as source:
+    with open_log_source(of) as source:
         replica = replica_at(source, offset)
         there = time.perf_counter() - begun
-        msgspec.json.encode(moment(replica))
+        msgspec.json.encode(cluster_moment(replica))
         return there, time.perf_counter() - begun
 
 
@@ -97,7 +97,7 @@ def command(of: Configuration | Path, offset: int) -> None:
     subprocess.run(line, stdout=subprocess.DEVNULL, check=True)
 
 
-def built(source: Source) -> tuple[float, float, int]:
+def built(source: LogSource) -> tuple[float, float, int]:
     """Seconds of a fold without an index, and of one that leaves it; the bytes of the index."""
     hashes: list[str] = []
     without = timed(lambda: hashes.append(state_hash(fold_to(source.log))))
@@ -121,7 +121,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         of = stack.enter_context(in_kafka(events)) if arguments.kafka else exported(events)
         os.environ["TAILRACE_CACHE_DIR"] = stack.enter_context(tempfile.TemporaryDirectory())
-        with open_source(of) as source:
+        with open_log_source(of) as source:
             fold, build, size = built(source)
         asked = [ask(of, offset) for offset in offsets]
         commands = [timed(lambda each=offset: command(of, each)) for offset in offsets[: arguments.commands]]  # type: ignore[misc]

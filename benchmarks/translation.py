@@ -18,7 +18,7 @@ from _scale import scaled
 
 from tailrace import StreamExecutionEnvironment
 from tailrace.pipelines.graph.execution_graph import ExecutionEdge, ExecutionGraph, ExecutionVertex
-from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.job_graph import create_job_graph
 
 PIPELINES = scaled(50)
 STEPS = 20
@@ -58,7 +58,7 @@ def translate(*, chaining: bool) -> Translation:
     marks.append(time.perf_counter())
     stream_graph = env.get_stream_graph("translation")
     marks.append(time.perf_counter())
-    job_graph = job_graph_of(stream_graph)
+    job_graph = create_job_graph(stream_graph)
     marks.append(time.perf_counter())
     execution_graph = ExecutionGraph.attach("job", job_graph)
     vertices = list(execution_graph.execution_vertices())

@@ -24,7 +24,7 @@ OUTDATED: Final = frozenset(
 """What a client is answered that does not know who leads a partition now."""
 
 
-class LastingAdmin:
+class AdminClientCache:
     """Any thread may call it."""
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:

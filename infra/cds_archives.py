@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .jars import cache_dir, folder_of, pyspark_jars_dir
-from .versions import KAFKA, SPARK_KAFKA
+from .jars import cache_dir, jar_folder, pyspark_jars_dir
+from .versions import KAFKA_JARS, SPARK_KAFKA_JARS
 
 # What the JVM has to say about an archive that does not fit, or classes that do not go into one.
 _QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
@@ -23,22 +23,22 @@ _QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 def kafka_archive(java: str) -> Path:
     """Where the broker's is, or will be: with its jars, in the user's cache."""
-    return cache_dir() / "cds" / f"kafka-{_fingerprint(java, folder_of(KAFKA))}.jsa"
+    return cache_dir() / "cds" / f"kafka-{_fingerprint(java, jar_folder(KAFKA_JARS))}.jsa"
 
 
 def spark_archive(java: str) -> Path:
     """Where Spark's is, or will be: in the environment, since its class path is that of the pyspark in there."""
     folder = Path(sys.prefix) / "share" / "tailrace" / "cds"
-    return folder / f"spark-{_fingerprint(java, pyspark_jars_dir(), folder_of(SPARK_KAFKA))}.jsa"
+    return folder / f"spark-{_fingerprint(java, pyspark_jars_dir(), jar_folder(SPARK_KAFKA_JARS))}.jsa"
 
 
-def reading(archive: Path) -> list[str]:
+def read_archive_options(archive: Path) -> list[str]:
     """The JVM's options to use an archive; none where there is none."""
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_QUIET] if archive.exists() else []
 
 
 @contextmanager
-def writing(archive: Path) -> Iterator[list[str]]:
+def write_archive_options(archive: Path) -> Iterator[list[str]]:
     """Gives the options of a JVM that writes an archive when it exits; takes it into use when it is whole.
 
     The JVM must have exited, in order, when the context ends. One that cannot write leaves nothing.

@@ -6,16 +6,16 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-LEAST_BYTES: Final = 1 << 20
+MIN_FREE_BYTES: Final = 1 << 20
 
 
-def shortage(path: Path) -> str:
+def describe_shortage(path: Path) -> str:
     """What to say where less than 1 MiB is free on the disk of the path; empty where there is room, or nobody knows."""
     try:
         free = shutil.disk_usage(path).free
     except OSError:
         return ""
-    if free >= LEAST_BYTES:
+    if free >= MIN_FREE_BYTES:
         return ""
     return (
         f"; the disk of {path} is full ({free:,} bytes are free): free some space, then `tailrace cluster start` goes "

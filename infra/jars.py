@@ -46,7 +46,7 @@ def spark_jars() -> list[Path]:
 
     Raises JarsUnavailable, or MissingPrerequisite where there is no Java.
     """
-    return resolve(versions.SPARK_KAFKA)
+    return resolve(versions.SPARK_KAFKA_JARS)
 
 
 def kafka_classpath() -> list[Path]:
@@ -54,7 +54,7 @@ def kafka_classpath() -> list[Path]:
 
     Raises JarsUnavailable, or MissingPrerequisite where there is no Java.
     """
-    return resolve(versions.KAFKA)
+    return resolve(versions.KAFKA_JARS)
 
 
 def pyspark_jars_dir() -> Path:
@@ -72,7 +72,7 @@ def resolve(jars: JarSet) -> list[Path]:
 
     Raises JarsUnavailable, or MissingPrerequisite where there is no Java.
     """
-    folder = folder_of(jars)
+    folder = jar_folder(jars)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _only_one(folder.with_name(f"{folder.name}.lock")):
@@ -81,7 +81,7 @@ def resolve(jars: JarSet) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-def folder_of(jars: JarSet) -> Path:
+def jar_folder(jars: JarSet) -> Path:
     """Where a set of jars is, or will be; without links: archives of classes go by the path."""
     digest = hashlib.sha256(repr(jars).encode()).hexdigest()[:12]
     return (cache_dir() / "jars" / f"{jars.name}-{digest}").resolve()

@@ -25,8 +25,8 @@ from typing import Final, Self
 import msgspec
 import psutil
 
-from .cds_archives import kafka_archive, reading
-from .disk_space import shortage
+from .cds_archives import kafka_archive, read_archive_options
+from .disk_space import describe_shortage
 from .jars import kafka_classpath
 from .prerequisites import find_java
 from .processes import OwnedProcess, ProcessIdentity, end_process
@@ -196,7 +196,7 @@ class EmbeddedKafka:
                     wanted = 0
                     continue
                 raise KafkaUnavailable(
-                    f"{error}{shortage(self.data_dir)}; its log, {self.log_path}, ends with:\n{_tail(text)}"
+                    f"{error}{describe_shortage(self.data_dir)}; its log, {self.log_path}, ends with:\n{_tail(text)}"
                 ) from None
             except BaseException:
                 self.kill()
@@ -300,7 +300,7 @@ class EmbeddedKafka:
     def _java(self, java: str, classpath: str, heap: str) -> list[str]:
         # The C1 compiler and the serial collector: a small node that is soon up, not a broker farm.
         sizes = [f"-Xmx{heap}", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        sizes += reading(kafka_archive(java))
+        sizes += read_archive_options(kafka_archive(java))
         return [java, *sizes, "-Djava.awt.headless=true", *_LOGGING, "-cp", classpath]
 
     def _wait_until_it_answers(self, deadline: float) -> None:

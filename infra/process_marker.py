@@ -21,7 +21,7 @@ _START = 19
 _ZOMBIE = "Z"
 
 
-def mark_of(pid: int) -> str:
+def create_marker(pid: int) -> str:
     """The mark of a process that lives; empty where it can't be told."""
     try:
         place = _place()

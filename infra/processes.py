@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-_SAME_S = 0.5
+_SAME_START_S = 0.5
 
 # SIGTERM first, for an orderly end; SIGKILL after ten seconds for what does not heed it.
 _GUARD = """
@@ -48,7 +48,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
         """The process, if it still runs."""
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
-            if abs(process.create_time() - self.created) < _SAME_S:
+            if abs(process.create_time() - self.created) < _SAME_START_S:
                 return process if process.status() != psutil.STATUS_ZOMBIE else None
         return None
 

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 T = TypeVar("T")
 
-MOVING: Final = frozenset(
+RETRIABLE_ERRORS: Final = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -34,7 +34,7 @@ ABSENT: Final = frozenset(
 _PAUSE_S: Final = 0.02
 
 
-def patiently(
+def retry_until(
     ask: Callable[[], T], moving_s: float, absent_s: float, passing: frozenset[int] = frozenset()
 ) -> T:
     """What `ask` returns, asked again for so many seconds each where a partition moves, and where it is not there.
@@ -48,7 +48,7 @@ def patiently(
             return ask()
         except KafkaException as error:
             code = error.args[0].code()
-            patience = moving_s if code in MOVING | passing else absent_s if code in ABSENT else 0.0
+            patience = moving_s if code in RETRIABLE_ERRORS | passing else absent_s if code in ABSENT else 0.0
             if time.monotonic() - began >= patience:
                 raise
         time.sleep(_PAUSE_S)

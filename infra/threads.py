@@ -89,7 +89,7 @@ class Pool(ThreadPoolExecutor):
 
 
 @contextlib.contextmanager
-def handled_by(handler: Handler) -> Iterator[None]:
+def use_handler(handler: Handler) -> Iterator[None]:
     """What threads do not handle goes to `handler` within it: called on the thread that fails."""
     global _handler
     before, _handler = _handler, handler
@@ -100,7 +100,7 @@ def handled_by(handler: Handler) -> Iterator[None]:
 
 
 def handle(handler: Handler) -> None:
-    """As `handled_by`, until the process ends."""
+    """As `use_handler`, until the process ends."""
     global _handler
     _handler = handler
 

@@ -37,7 +37,7 @@ class JarSet:
 # The broker, with all it needs, and where its slf4j (1.7) writes: to stderr, which is the broker's log file.
 # Not 4.3.0, 4.3.1 or 4.4.0: a coordinator of theirs that finishes a transaction while a partition has no leader, as
 # after the kill of a broker, leaves that partition without a marker for ever (KAFKA-20734; docs/kafka.md).
-KAFKA: Final = JarSet(
+KAFKA_JARS: Final = JarSet(
     name="kafka",
     coordinates=(
         Coordinate("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION),
@@ -49,7 +49,7 @@ KAFKA: Final = JarSet(
 # Spark's Kafka source. Not transitive: Spark itself and its other dependencies are in pyspark's jars.
 # kafka-clients and commons-pool2 are the versions the connector was built with; of the token provider,
 # which is only asked when Kafka uses delegation tokens, 4.0.0 is the newest that can be had everywhere.
-SPARK_KAFKA: Final = JarSet(
+SPARK_KAFKA_JARS: Final = JarSet(
     name="spark-kafka",
     coordinates=(
         Coordinate("org.apache.spark", f"spark-sql-kafka-0-10_{SCALA_VERSION}", SPARK_VERSION),
@@ -61,11 +61,11 @@ SPARK_KAFKA: Final = JarSet(
 )
 
 # Kafka's command line tools, beside the broker's jars: for `tailrace kafka-tools`, and for tests.
-KAFKA_TOOLS: Final = JarSet(
+KAFKA_TOOLS_JARS: Final = JarSet(
     name="kafka-tools",
     coordinates=(Coordinate("org.apache.kafka", "kafka-tools", KAFKA_VERSION),),
     transitive=False,
 )
 
-ALL: Final = (SPARK_KAFKA, KAFKA)
+ALL_JAR_SETS: Final = (SPARK_KAFKA_JARS, KAFKA_JARS)
 """What `make setup` fetches."""

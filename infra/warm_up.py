@@ -7,11 +7,11 @@ import sys
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from .cds_archives import kafka_archive, writing
+from .cds_archives import kafka_archive, write_archive_options
 from .jars import JarsUnavailable, resolve
 from .kafka import EmbeddedKafka, KafkaUnavailable
 from .prerequisites import MissingPrerequisite, find_java
-from .versions import ALL
+from .versions import ALL_JAR_SETS
 
 # The archive is written while the JVM exits, which takes seconds.
 _DUMP_TIMEOUT_S = 120.0
@@ -23,7 +23,7 @@ def write_class_archive() -> bool:
     Raises KafkaUnavailable if the broker does not start or serve.
     """
     archive = kafka_archive(find_java())
-    with writing(archive) as options:
+    with write_archive_options(archive) as options:
         kafka = EmbeddedKafka(jvm_options=options)
         try:
             kafka.start()
@@ -63,7 +63,7 @@ def main() -> int:
     """Prepares everything; 1 with one line on stderr if it cannot."""
     console = Console(stderr=True)
     try:
-        for jars in ALL:
+        for jars in ALL_JAR_SETS:
             resolve(jars)
         if not kafka_archive(find_java()).exists():
             with console.status("Teaching the JVM to start Kafka fast (once) ..."):

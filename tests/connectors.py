@@ -10,7 +10,7 @@ from typing import Any, Literal
 import cloudpickle
 
 from tailrace.pipelines.runtime.operators.factory import build_operator
-from tailrace.pipelines.runtime.operators.operator import Operator, Setup
+from tailrace.pipelines.runtime.operators.operator import Operator, OperatorSetup
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.stream_task.input.sources.build import build_source
@@ -125,7 +125,7 @@ def web_server_log(lines: int, seed: int = 1, start_ms: int = 1_700_000_000_000)
         yield f'{client} - - [{at}] "GET {path} HTTP/1.1" {status} {draw.randrange(200, 20_000)} "-" "curl/8.5"'
 
 
-class Collected:
+class CollectedRecords:
     """An operator's output as a list of what came out: ("records", batch), ("watermark", ms), ("idle", whether)."""
 
     def __init__(self) -> None:
@@ -158,18 +158,18 @@ def build_one(
     attempt: int = 0,
     job_id: str = "1" * 32,
     generation: int = 0,
-) -> tuple[Operator, Collected]:
+) -> tuple[Operator, CollectedRecords]:
     """An operator that is not open yet, and its output."""
     context = TaskContext(
         job_id=job_id, subtask_index=subtask, parallelism=parallelism, attempt_number=attempt
     )
     record_type = RecordType.of(input_type)
-    setup = Setup(
+    setup = OperatorSetup(
         config, context, "test", job_id, _no_send, (record_type,),
         wall_clock=clock or Clock(), generation=generation,
     )  # fmt: skip
     operator = build_operator(setup)
-    operator.output = output = Collected()
+    operator.output = output = CollectedRecords()
     return operator, output
 
 

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 
-def operations(call: Callable[[], object]) -> int:
+def count_instructions(call: Callable[[], object]) -> int:
     """Instructions of Python code that the call runs; what C code does inside of one is not counted."""
     count = 0
 

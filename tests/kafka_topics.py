@@ -8,7 +8,7 @@ import uuid
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 
 class Topics:
@@ -78,7 +78,7 @@ class Topics:
         partitions = consumer.list_topics(topic, 30).topics[topic].partitions
         consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
         values: list[bytes] = []
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         enough = None
         while time.monotonic() < deadline and (enough is None or time.monotonic() < enough):
             message = consumer.poll(0.05)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 
 from tailrace.services.configuration import Configuration
-from tailrace.services.history.replay import Counts, DecisionCheck
+from tailrace.services.history.replay import DecisionCheck, ReplayCounts
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.factory import open_event_log
 
 
-def differences(configuration: Configuration) -> tuple[list[str], Counts]:
+def differences(configuration: Configuration) -> tuple[list[str], ReplayCounts]:
     """Each difference at length, and what was looked at."""
     check = DecisionCheck()
     found: list[str] = []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.pipelines.graph.physical_plan import output_topic, topics
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
@@ -62,7 +62,7 @@ class Reports:
             return wanted <= self.parts.keys() or bool(self.refusals)
 
         with self._changed:
-            assert self._changed.wait_for(there, PATIENCE_S), f"waiting for {wanted - self.parts.keys()}"
+            assert self._changed.wait_for(there, TIMEOUT_S), f"waiting for {wanted - self.parts.keys()}"
             assert wanted <= self.parts.keys(), self.refusals
 
     def __call__(
@@ -91,7 +91,7 @@ class Reports:
         """What it had counted and committed at its end."""
         return self.accumulators[execution]
 
-    def wait(self, executions: list[str], state: ExecutionState, patience_s: float = PATIENCE_S) -> None:
+    def wait(self, executions: list[str], state: ExecutionState, patience_s: float = TIMEOUT_S) -> None:
         """Until all have been in that state; what has ended otherwise is not waited for."""
 
         def missing() -> list[str]:
@@ -176,7 +176,7 @@ class Job:
     def cancel_all(self, attempts: list[str]) -> None:
         for attempt in attempts:
             self.runtime.cancel(attempt)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not all(ENDS.intersection(self.reports.of(each)) for each in attempts):
             assert time.monotonic() < deadline, self.reports.all
             time.sleep(0.01)
@@ -192,7 +192,7 @@ class Job:
         )
         consumer.assign([TopicPartition(output_topic(self.cluster, self.id), 0, 0)])
         counts: Counter[str] = Counter()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not until(counts) and time.monotonic() < deadline:
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
@@ -203,7 +203,7 @@ class Job:
 
     def accumulated(self, name: str, attempts: list[str], until: float) -> float:
         """The sum of an accumulator over attempts, once it has reached a value, or after too long."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             known = self.runtime.attempts()
             total = sum(known[each].get(name, 0) for each in attempts)

@@ -16,12 +16,12 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.history.sql.queries import Queries
 from tailrace.services.history.sql.reader import OFFSETS_A_TASK, open_log
 from tailrace.services.history.sql.session import session
-from tailrace.services.history.sql.statements import statements
+from tailrace.services.history.sql.statements import split_statements
 
-_KEPT = ExitStack()
+_OPEN_LOGS = ExitStack()
 
 
-class Log(msgspec.Struct, frozen=True):
+class QueriedLog(msgspec.Struct, frozen=True):
     """Which log is asked: an exported file, or a cluster's; `first` and `last` as people say them."""
 
     file: Path | None = None
@@ -31,7 +31,7 @@ class Log(msgspec.Struct, frozen=True):
     offsets_a_task: int | None = None
 
 
-class Refused(Exception):
+class QueryRejected(Exception):
     """What was raised in the other process: the name of its class, and its message."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -42,50 +42,50 @@ class Refused(Exception):
         return str(self.args[1])
 
 
-class Questions:
+class SqlQueries:
     """Asks in the other process. Raises Refused."""
 
     def __init__(self, pool: ProcessPoolExecutor) -> None:
         self._pool = pool
 
-    def table(self, log: Log, name: str) -> pa.Table:
+    def table(self, log: QueriedLog, name: str) -> pa.Table:
         """All rows of a table."""
         return self._pool.submit(_table, log, name).result()
 
-    def ask(self, log: Log | Path, query: str) -> list[dict[str, Any]]:
+    def ask(self, log: QueriedLog | Path, query: str) -> list[dict[str, Any]]:
         """What the last of the statements gives."""
-        log = Log(log) if isinstance(log, Path) else log
+        log = QueriedLog(log) if isinstance(log, Path) else log
         return self._pool.submit(_ask, log, query).result()
 
 
 @contextmanager
-def questions() -> Iterator[Questions]:
+def sql_queries() -> Iterator[SqlQueries]:
     """Until the end of the block."""
     # Not forked: threads of confluent-kafka and pyarrow would not be there.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
-            yield Questions(pool)
+            yield SqlQueries(pool)
         finally:
-            pool.submit(_KEPT.close).result()
+            pool.submit(_OPEN_LOGS.close).result()
 
 
-def _opened(log: Log) -> Queries:
-    spark = _KEPT.enter_context(session())
+def _open(log: QueriedLog) -> Queries:
+    spark = _OPEN_LOGS.enter_context(session())
     of = Configuration(dict(log.settings)) if log.file is None else log.file
     step = log.offsets_a_task or OFFSETS_A_TASK
     return Queries(spark, open_log(spark, of, first=log.first, last=log.last, offsets_a_task=step))
 
 
-def _table(log: Log, name: str) -> pa.Table:
-    return _opened(log).log.table(name).toArrow()
+def _table(log: QueriedLog, name: str) -> pa.Table:
+    return _open(log).log.table(name).toArrow()
 
 
-def _ask(log: Log, query: str) -> list[dict[str, Any]]:
+def _ask(log: QueriedLog, query: str) -> list[dict[str, Any]]:
     found = None
     try:
-        asked = _opened(log)
-        for each in statements(f"{query}\n;")[0]:
+        asked = _open(log)
+        for each in split_statements(f"{query}\n;")[0]:
             found = asked.run(each)
     except Exception as error:
-        raise Refused(type(error).__name__, str(error)) from None
+        raise QueryRejected(type(error).__name__, str(error)) from None
     return [] if found is None else found.to_pylist(maps_as_pydicts="strict")

@@ -10,7 +10,7 @@ import sys
 from typing import Self
 
 
-class Prompt:
+class TerminalPrompt:
     """`tailrace ARGUMENTS` at a pseudo terminal, a plain one or as `terminal` (variables of the environment) says.
 
     A context manager; killed at its end.

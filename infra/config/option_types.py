@@ -27,8 +27,8 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
-_LONGEST = 36_500 * DAY
-_LARGEST = 1 << 53
+_MAX_LENGTH = 36_500 * DAY
+_MAX_VALUE = 1 << 53
 _DIGITS = r"[0-9]{1,18}"
 _UNLIMITED = "unlimited"
 _AUTO = "auto"
@@ -128,7 +128,7 @@ def _read_bool(text: str) -> bool:
 
 
 def _read_int(text: str) -> int:
-    if re.fullmatch(rf"[+-]?{_DIGITS}", text) is None or abs(int(text)) > _LARGEST:
+    if re.fullmatch(rf"[+-]?{_DIGITS}", text) is None or abs(int(text)) > _MAX_VALUE:
         raise ValueError(text)
     return int(text)
 
@@ -207,14 +207,14 @@ FLOAT: OptionType[float] = OptionType("number", "a number", _read_float, lambda 
 DURATION: OptionType[int] = OptionType(
     "duration",
     "a duration such as 500 ms, 10 s or 1 min (a plain number: milliseconds)",
-    _reader(_TIME_UNITS, _LONGEST),
+    _reader(_TIME_UNITS, _MAX_LENGTH),
     _writer({"d": DAY, "h": HOUR, "min": MINUTE, "s": SECOND, "ms": MILLISECOND, "us": MICROSECOND}),
 )
 """In microseconds."""
 MEMORY: OptionType[int] = OptionType(
     "memory size",
     "a memory size such as 128 mb or 1 gb (a plain number: bytes; 1 kb is 1024)",
-    _reader(_MEMORY_UNITS, _LARGEST),
+    _reader(_MEMORY_UNITS, _MAX_VALUE),
     _writer({"tb": 1 << 40, "gb": 1 << 30, "mb": 1 << 20, "kb": 1 << 10, "b": 1}),
 )
 """In bytes."""

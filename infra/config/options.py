@@ -115,7 +115,7 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return ValueError(f"{self.key} is {value}: it may be {self.possible}")
 
 
-class Ordered(msgspec.Struct, frozen=True):
+class OrderedOptions(msgspec.Struct, frozen=True):
     """Two options of which the second must be the larger one; `strictly`, or at least as large."""
 
     smaller: ConfigOption[Any]
@@ -162,10 +162,10 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}...")
 
 
-def find_faults(
+def find_errors(
     configuration: Mapping[str, str],
     known: Mapping[str, ConfigOption[Any]],
-    ordered: Iterable[Ordered] = (),
+    ordered: Iterable[OrderedOptions] = (),
 ) -> Iterator[str]:
     """One line for each unknown key, impossible value and contradiction."""
     for key, text in configuration.items():

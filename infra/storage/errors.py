@@ -15,7 +15,7 @@ class MissingFile(CheckpointError):
     """A file is not there."""
 
 
-class TornFile(CheckpointError):
+class CorruptFile(CheckpointError):
     """A file is shorter than it was said to be, or holds other bytes."""
 
 

@@ -76,7 +76,7 @@ class Storage:
     @property
     def can_append(self) -> bool:
         """Whether what is written to a new file below the base is seen before the file is closed."""
-        return _files_of(self.uri).can_append
+        return _file_system_for(self.uri).can_append
 
     @property
     def is_local(self) -> bool:
@@ -97,7 +97,7 @@ class Storage:
     def write_atomically(self, path: str, data: bytes) -> None:
         """Writes a file that is there whole or not at all, in place of one of its name. Raises StorageError."""
         uri = self.absolute(path)
-        _told("written", uri, lambda: _files_of(uri).write_atomically(uri, data))
+        _told("written", uri, lambda: _file_system_for(uri).write_atomically(uri, data))
 
     def create(self, path: str) -> NewFile:
         """A new file, to be written piece by piece; where `can_append`, readers see each piece at once.
@@ -105,7 +105,7 @@ class Storage:
         Raises StorageError, where `can_append` also if there is a file of that name.
         """
         uri = self.absolute(path)
-        return NewFile(uri, lambda: _files_of(uri).create(uri))
+        return NewFile(uri, lambda: _file_system_for(uri).create(uri))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file from `offset` on; fewer than `length` where it ends before.
@@ -113,13 +113,13 @@ class Storage:
         Raises MissingFile, StorageError.
         """
         uri = self.absolute(path)
-        return _told("read", uri, lambda: _files_of(uri).read(uri, offset, length))
+        return _told("read", uri, lambda: _file_system_for(uri).read(uri, offset, length))
 
     def size(self, path: str) -> int | None:
         """Bytes of a file; None where there is none. Raises StorageError."""
         uri = self.absolute(path)
         try:
-            return _told("looked at", uri, lambda: _files_of(uri).size(uri))
+            return _told("looked at", uri, lambda: _file_system_for(uri).size(uri))
         except MissingFile:
             return None
 
@@ -130,7 +130,7 @@ class Storage:
         """
         uri = self.absolute(path)
         try:
-            return _told("looked at", uri, lambda: _files_of(uri).modified(uri))
+            return _told("looked at", uri, lambda: _file_system_for(uri).modified(uri))
         except MissingFile:
             return None
 
@@ -142,7 +142,7 @@ class Storage:
         """Name -> bytes of the files directly in a directory; nothing where there is none. Raises StorageError."""
         uri = self.absolute(directory)
         try:
-            return _told("listed", uri, lambda: _files_of(uri).sizes(uri))
+            return _told("listed", uri, lambda: _file_system_for(uri).sizes(uri))
         except MissingFile:
             return {}
 
@@ -150,7 +150,7 @@ class Storage:
         """Names of the directories directly in a directory, sorted. Raises StorageError."""
         uri = self.absolute(directory)
         try:
-            return _told("listed", uri, lambda: _files_of(uri).directories(uri))
+            return _told("listed", uri, lambda: _file_system_for(uri).directories(uri))
         except MissingFile:
             return []
 
@@ -158,7 +158,7 @@ class Storage:
         """Deletes a file, if it is there. Raises StorageError."""
         uri = self.absolute(path)
         try:
-            _told("deleted", uri, lambda: _files_of(uri).delete(uri))
+            _told("deleted", uri, lambda: _file_system_for(uri).delete(uri))
         except MissingFile:
             return
 
@@ -166,7 +166,7 @@ class Storage:
         """Deletes a directory with all that is below it, if it is there. Raises StorageError."""
         uri = self.absolute(directory)
         try:
-            _told("deleted", uri, lambda: _files_of(uri).delete_tree(uri))
+            _told("deleted", uri, lambda: _file_system_for(uri).delete_tree(uri))
         except MissingFile:
             return
 
@@ -174,7 +174,7 @@ class Storage:
         """Deletes a directory, if it is there and nothing is in it. Raises StorageError."""
         uri = self.absolute(directory)
         try:
-            _told("deleted", uri, lambda: _files_of(uri).delete_if_empty(uri))
+            _told("deleted", uri, lambda: _file_system_for(uri).delete_if_empty(uri))
         except MissingFile:
             return
 
@@ -209,7 +209,7 @@ def _is_local(uri: str) -> bool:
     return uri.startswith("/")
 
 
-def _files_of(uri: str) -> LocalFiles | RemoteFiles:
+def _file_system_for(uri: str) -> LocalFiles | RemoteFiles:
     return _LOCAL if _is_local(uri) else _REMOTE
 
 

@@ -11,7 +11,7 @@ from .source_location import caller_location
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def milliseconds_of(
+def to_milliseconds(
     what: str,
     duration: timedelta | None,
     seconds: float = 0,

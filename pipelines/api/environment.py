@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from ...schemas.types import JobGraph
-from ..graph.job_graph import job_graph_of
+from ..graph.job_graph import create_job_graph
 from ..graph.job_options import MINI_BATCH
 from ..graph.stream_graph import StreamGraph
 from .executor import JobClient, JobExecutionResult, current_context, current_executor
-from .generator import Defaults, stream_graph_of
+from .generator import Defaults, create_stream_graph
 from .program import Program
 from .python_files import ShippedFiles
 from .sources import Sources, check_text
@@ -103,7 +103,7 @@ class StreamExecutionEnvironment(Sources):
             mini_batch=MINI_BATCH.of(self._configuration),
             shipped=self._shipped,
         )
-        return stream_graph_of(job_name, self._program, defaults)
+        return create_stream_graph(job_name, self._program, defaults)
 
     def get_job_graph(self, job_name: str = "tailrace job") -> JobGraph:
         """The program so far as it would be submitted. Raises ProgramError."""
@@ -129,6 +129,6 @@ class StreamExecutionEnvironment(Sources):
 
 
 def _job_graph(stream_graph: StreamGraph) -> JobGraph:
-    graph = job_graph_of(stream_graph)
+    graph = create_job_graph(stream_graph)
     check_size(graph)
     return graph

@@ -86,7 +86,7 @@ class _Times:
         return self.held_by if self.strategy is not None else None
 
 
-def stream_graph_of(name: str, program: Program, defaults: Defaults) -> StreamGraph:
+def create_stream_graph(name: str, program: Program, defaults: Defaults) -> StreamGraph:
     """The graph of what is pending in the program, and all it depends on. Raises ProgramError."""
     generator = _Generator(program.transformations, defaults)
     with local_modules_by_value(defaults.shipped.has):

@@ -58,7 +58,7 @@ def key_of(records: RecordType, key: Callable[[Any], Any] | str | int, key_type:
     else:
         column = column_of(records, key, step)
         found = Key(column.select, column.of, column.name)
-    if not _is_stable(found.record_type):
+    if not _has_stable_hash(found.record_type):
         raise ProgramError(
             f"a key of type {found.record_type} has no form that is the same in every process:"
             " let it be str, int, float, bool, bytes, None, or a tuple of them",
@@ -115,15 +115,15 @@ def _position(field: str | int) -> int | None:
     return int(field[1:]) if field[:1] == "f" and field[1:].isdecimal() else None
 
 
-def _is_stable(of: RecordType) -> bool:
+def _has_stable_hash(of: RecordType) -> bool:
     match of:
         case ListOf():
             return False
         case OptionalOf(item=item):
-            return _is_stable(item)
+            return _has_stable_hash(item)
         case TupleOf(items=items):
-            return all(map(_is_stable, items))
+            return all(map(_has_stable_hash, items))
         case ClassOf(fields=fields):
-            return all(_is_stable(item) for _, item in fields)
+            return all(_has_stable_hash(item) for _, item in fields)
         case _:
             return True

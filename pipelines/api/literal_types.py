@@ -8,7 +8,7 @@ from typing import Any
 from ..types import PICKLED, ClassOf, RecordType, RecordTypeError, Scalar, TupleOf
 
 
-def type_of_all(values: Sequence[Any]) -> RecordType:
+def common_type(values: Sequence[Any]) -> RecordType:
     """The type that all values are of exactly, where it is a plain one, a tuple of such, or one class with fields."""
     kinds = {type(value) for value in values}
     if len(kinds) != 1:
@@ -25,7 +25,7 @@ def type_of_all(values: Sequence[Any]) -> RecordType:
 def _of_tuples(values: Sequence[tuple[Any, ...]]) -> RecordType:
     if len({len(value) for value in values}) != 1 or not values[0]:
         return PICKLED
-    found = TupleOf(tuple(type_of_all(column) for column in zip(*values, strict=True)))
+    found = TupleOf(tuple(common_type(column) for column in zip(*values, strict=True)))
     return PICKLED if found.items == (PICKLED,) * len(found.items) else found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...schemas.types import PythonFile
 from ..graph.errors import ProgramError
-from ..graph.python_files import check, files_at, merged
+from ..graph.python_files import check, collect_files, merge_files
 from .source_location import caller_location
 
 
@@ -33,8 +33,8 @@ class ShippedFiles:
     def add(self, path: str) -> None:
         """Reads a file, or all files of a directory. Raises ProgramError."""
         try:
-            found = files_at(os.fspath(path))
-            files = merged(self.files, found)
+            found = collect_files(os.fspath(path))
+            files = merge_files(self.files, found)
             check(files)
         except (ProgramError, TypeError) as error:
             reason = error.reason if isinstance(error, ProgramError) else f"{path!r} is no path"

@@ -12,7 +12,7 @@ from .checks import is_number, is_text, is_whole
 from .connectors import FileSource, KafkaSource
 from .connectors.format_compatibility import check_source
 from .connectors.source_names import paths_name, topics_name
-from .literal_types import type_of_all
+from .literal_types import common_type
 from .program import Program
 from .signatures import check_function
 from .source_location import caller_location
@@ -67,7 +67,7 @@ class Sources:
             raise _refusal(step, f"it needs a list of records, not {type(items).__name__} {items!r}")
         records = list(items)
         if output_type is None:
-            of = type_of_all(records)
+            of = common_type(records)
         else:
             of = RecordType.of(output_type)
             try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from .durations import milliseconds_of
+from .durations import to_milliseconds
 from .signatures import SELECTOR, check_function
 from .source_location import caller_location
 
@@ -36,7 +36,7 @@ class WatermarkStrategy(Generic[T]):
     ) -> WatermarkStrategy[Any]:
         """A record comes at most so long after a younger one; one that is later than that is late."""
         return WatermarkStrategy(
-            milliseconds_of("bound", bound, seconds, milliseconds, operator=_BOUNDED, at_least=0)
+            to_milliseconds("bound", bound, seconds, milliseconds, operator=_BOUNDED, at_least=0)
         )
 
     def with_timestamp_assigner(self, assigner: Callable[[T], int] | str | int) -> WatermarkStrategy[T]:
@@ -49,7 +49,7 @@ class WatermarkStrategy(Generic[T]):
         self, timeout: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
     ) -> WatermarkStrategy[T]:
         """A subtask that gets nothing for so long does not hold the others' watermarks back."""
-        found = milliseconds_of("timeout", timeout, seconds, milliseconds, operator="with_idleness")
+        found = to_milliseconds("timeout", timeout, seconds, milliseconds, operator="with_idleness")
         return dataclasses.replace(self, idle_after_ms=found)
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
 from ..graph.errors import ProgramError
-from .durations import milliseconds_of
+from .durations import to_milliseconds
 from .source_location import caller_location
 
 Time = Literal["processing", "event"]
@@ -196,20 +196,20 @@ class EventTimeSessionWindows(_Session):
 
 
 def _size(size: timedelta | None, seconds: float, milliseconds: int) -> int:
-    return milliseconds_of("size of a window", size, seconds, milliseconds)
+    return to_milliseconds("size of a window", size, seconds, milliseconds)
 
 
 def _slide(slide: timedelta | None, seconds: float, milliseconds: int) -> int:
-    return milliseconds_of("slide of a window", slide, seconds, milliseconds)
+    return to_milliseconds("slide of a window", slide, seconds, milliseconds)
 
 
 def _gap(gap: timedelta | None, seconds: float, milliseconds: int) -> int:
-    return milliseconds_of("gap of a session", gap, seconds, milliseconds)
+    return to_milliseconds("gap of a session", gap, seconds, milliseconds)
 
 
 def _offset(offset: timedelta | None, seconds: float, period_ms: int) -> int:
     """Where windows begin, within the period after which one begins."""
-    found = milliseconds_of("offset of a window", offset, seconds, at_least=-(2**53))
+    found = to_milliseconds("offset of a window", offset, seconds, at_least=-(2**53))
     if abs(found) >= period_ms:
         raise ProgramError(
             f"an offset of {found} ms is not below the window's {period_ms} ms", location=caller_location()

@@ -17,7 +17,7 @@ from ...schemas.types import InFlightState, JobEdge, JobGraph, JobVertex, Partit
 from ..graph.key_groups import default_max_parallelism
 from ..graph.operators import OperatorKind, traits_of
 from .metadata import CheckpointMetadata, EdgeOutline, VertexOutline, edges_of, read_metadata
-from .previous_job import ACCUMULATORS, Earlier
+from .previous_job import ACCUMULATORS, PreviousJob
 
 ALIGNED: Final = frozenset({Partitioner.BROADCAST, Partitioner.CUSTOM})
 """How an input is partitioned that has nothing in flight in a checkpoint, because it could not be divided anew.
@@ -28,11 +28,11 @@ put it before: it may count, or draw lots. Checkpoints of earlier releases may h
 """
 
 
-def misfits(
+def incompatibilities(
     metadata: CheckpointMetadata, graph: JobGraph, *, allow_non_restored_state: bool = False
 ) -> list[str]:
     """Why a checkpoint does not fit a job, a line each; empty: it does."""
-    earlier = Earlier(metadata)
+    earlier = PreviousJob(metadata)
     faults = [] if allow_non_restored_state else list(_left_over(earlier, graph))
     for vertex in graph.vertices:
         faults += _key_groups(earlier, vertex)
@@ -49,7 +49,7 @@ def with_key_groups_of(metadata: CheckpointMetadata, graph: JobGraph) -> JobGrap
     A default follows from the parallelism: a program that says none goes on from its state at any parallelism that
     the key groups of the checkpoint allow.
     """
-    earlier = Earlier(metadata)
+    earlier = PreviousJob(metadata)
     return msgspec.structs.replace(
         graph, vertices=[_with_key_groups_of(earlier, vertex) for vertex in graph.vertices]
     )
@@ -68,7 +68,7 @@ def with_key_groups_at(uri: str | None, graph: JobGraph) -> JobGraph:
         return graph
 
 
-def _with_key_groups_of(earlier: Earlier, vertex: JobVertex) -> JobVertex:
+def _with_key_groups_of(earlier: PreviousJob, vertex: JobVertex) -> JobVertex:
     # Earlier releases do not say whether the program sets it.
     is_default = vertex.max_parallelism == default_max_parallelism(vertex.parallelism)
     if vertex.is_max_parallelism_configured or not is_default:
@@ -82,7 +82,7 @@ def _with_key_groups_of(earlier: Earlier, vertex: JobVertex) -> JobVertex:
 
 def finished_subtasks(metadata: CheckpointMetadata, vertex: JobVertex) -> frozenset[int]:
     """Which subtasks of a vertex that fits have nothing left to do: those that had finished, or all where all had."""
-    return _finished_of(Earlier(metadata), vertex)
+    return _finished_of(PreviousJob(metadata), vertex)
 
 
 def edges_into(graph: JobGraph, vertex_id: str) -> list[JobEdge]:
@@ -95,7 +95,7 @@ def is_keyed(kind: str) -> bool:
     return kind in OperatorKind.__members__.values() and traits_of(kind).keyed
 
 
-def _left_over(earlier: Earlier, graph: JobGraph) -> Iterator[str]:
+def _left_over(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
     known = {operator.operator_id for vertex in graph.vertices for operator in vertex.operators}
     for vertex in earlier.metadata.vertices:
         for operator in vertex.operators:
@@ -117,7 +117,7 @@ def _left_over(earlier: Earlier, graph: JobGraph) -> Iterator[str]:
         yield f"there is state of an operator {stranger}, which is in no vertex of the checkpoint"
 
 
-def _key_groups(earlier: Earlier, vertex: JobVertex) -> Iterator[str]:
+def _key_groups(earlier: PreviousJob, vertex: JobVertex) -> Iterator[str]:
     for operator in vertex.operators:
         before = earlier.vertex_of.get(operator.operator_id)
         if before is None or not any(True for _ in earlier.states(before, operator.operator_id)):
@@ -136,7 +136,7 @@ def _key_groups(earlier: Earlier, vertex: JobVertex) -> Iterator[str]:
             )
 
 
-def _finished(earlier: Earlier, vertex: JobVertex) -> Iterator[str]:
+def _finished(earlier: PreviousJob, vertex: JobVertex) -> Iterator[str]:
     before, new = _before(earlier, vertex)
     ended = {each.vertex_id: earlier.finished(each) for each in before}
     if not any(ended.values()):
@@ -157,7 +157,7 @@ def _finished(earlier: Earlier, vertex: JobVertex) -> Iterator[str]:
         )
 
 
-def _finished_before_senders(earlier: Earlier, graph: JobGraph) -> Iterator[str]:
+def _finished_before_senders(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
     whole = {
         vertex.vertex_id: vertex.name
         for vertex in graph.vertices
@@ -172,7 +172,7 @@ def _finished_before_senders(earlier: Earlier, graph: JobGraph) -> Iterator[str]
             )
 
 
-def _in_flight(earlier: Earlier, graph: JobGraph, vertex: JobVertex) -> Iterator[str]:
+def _in_flight(earlier: PreviousJob, graph: JobGraph, vertex: JobVertex) -> Iterator[str]:
     head = vertex.operators[0].operator_id
     before = earlier.vertex_of.get(head)
     if before is None:
@@ -192,7 +192,7 @@ def _in_flight(earlier: Earlier, graph: JobGraph, vertex: JobVertex) -> Iterator
 
 
 def _channel_fault(
-    earlier: Earlier,
+    earlier: PreviousJob,
     before: VertexOutline,
     channel: InFlightState,
     graph: JobGraph,
@@ -215,7 +215,7 @@ def _channel_fault(
     return None
 
 
-def _lost_in_flight(earlier: Earlier, graph: JobGraph) -> Iterator[str]:
+def _lost_in_flight(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
     """Records in flight to an operator that is still there and is not the head of a vertex any more."""
     heads = {vertex.operators[0].operator_id for vertex in graph.vertices}
     chained = {each.operator_id: each.name for vertex in graph.vertices for each in vertex.operators}
@@ -231,7 +231,7 @@ def _lost_in_flight(earlier: Earlier, graph: JobGraph) -> Iterator[str]:
                 )
 
 
-def _before(earlier: Earlier, vertex: JobVertex) -> tuple[list[VertexOutline], list[str]]:
+def _before(earlier: PreviousJob, vertex: JobVertex) -> tuple[list[VertexOutline], list[str]]:
     """The vertices that the operators of a vertex were in, and the names of those that were in none."""
     found = {}
     new = []
@@ -244,7 +244,7 @@ def _before(earlier: Earlier, vertex: JobVertex) -> tuple[list[VertexOutline], l
     return list(found.values()), new
 
 
-def _finished_of(earlier: Earlier, vertex: JobVertex) -> frozenset[int]:
+def _finished_of(earlier: PreviousJob, vertex: JobVertex) -> frozenset[int]:
     before, _ = _before(earlier, vertex)
     ended = [earlier.finished(each) for each in before]
     if not any(ended):

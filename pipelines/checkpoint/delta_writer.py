@@ -16,7 +16,7 @@ from ...schemas.types import StateFile
 from .state_files import GrowingFile, Sections
 
 
-class Deltas:
+class DeltaWriter:
     """The chain of one operator of one attempt. For one thread at a time."""
 
     def __init__(self, storage: Storage, directory: str, name: str, key: str) -> None:

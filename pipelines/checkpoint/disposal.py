@@ -12,11 +12,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
 
-from ...infra.storage.errors import NoCheckpoint, TornFile
+from ...infra.storage.errors import CorruptFile, NoCheckpoint
 from ...infra.storage.storage import Storage, canonical
 from .layout import METADATA, SHARED, base_of, checkpoint_id_of, metadata_path
 from .metadata import CheckpointMetadata, files_of, read_metadata
-from .orphaned_state_files import superseded
+from .orphaned_state_files import orphaned_files
 
 Read = Callable[[str], CheckpointMetadata]
 """`read_metadata`, or something that remembers what it gave."""
@@ -28,10 +28,10 @@ def discard(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadat
     `retained`: the directories of checkpoints that may share files with it and stay; others that are in storage keep
     theirs too, until they are discarded.
     """
-    delete(uri, only_of(uri, retained, read=read))
+    delete(uri, exclusive_files(uri, retained, read=read))
 
 
-def only_of(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> set[str]:
+def exclusive_files(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> set[str]:
     """The shared files that only this checkpoint refers to, or none, now and later; as far as that is known.
 
     They are relative to the job's directory. Raises StorageError.
@@ -45,7 +45,7 @@ def only_of(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadat
     if wanted is None:
         return set()
     named = [posixpath.basename(path) for path in wanted]
-    own |= {posixpath.join(SHARED, name) for name in superseded(storage.sizes(SHARED), named)}
+    own |= {posixpath.join(SHARED, name) for name in orphaned_files(storage.sizes(SHARED), named)}
     if not own:
         return own
     for name in storage.directories():
@@ -125,7 +125,7 @@ def _kept(retained: Iterable[str], storage: Storage, read: Read) -> set[str] | N
     for uri in retained:
         try:
             found |= _paths(read(uri), storage)
-        except (NoCheckpoint, TornFile):
+        except (NoCheckpoint, CorruptFile):
             # One that has no metadata is being written, or torn.
             return None
     return found
@@ -134,7 +134,7 @@ def _kept(retained: Iterable[str], storage: Storage, read: Read) -> set[str] | N
 def _shared_by(uri: str, storage: Storage, read: Read) -> set[str]:
     try:
         return {path for path in _paths(read(uri), storage) if path.startswith(f"{SHARED}/")}
-    except (NoCheckpoint, TornFile):
+    except (NoCheckpoint, CorruptFile):
         return set()
 
 

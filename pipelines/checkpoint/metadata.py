@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from ...infra.storage.errors import CheckpointError, MissingFile, NoCheckpoint, StorageError, TornFile
+from ...infra.storage.errors import CheckpointError, CorruptFile, MissingFile, NoCheckpoint, StorageError
 from ...infra.storage.storage import Storage
 from ...schemas.types import (
     CheckpointMetrics,
@@ -221,7 +221,7 @@ def _parse(path: str, data: bytes) -> CheckpointMetadata:
     if not _MAGIC.startswith(data[: len(_MAGIC)]):
         raise NoCheckpoint(f"{path} was not written by tailrace: it begins {data[:8].hex()}")
     if len(data) < _HEAD.size:
-        raise TornFile(f"{path} is torn: it has {len(data)} bytes")
+        raise CorruptFile(f"{path} is torn: it has {len(data)} bytes")
     _, version, length, crc = _HEAD.unpack_from(data)
     if version > VERSION:
         raise NoCheckpoint(
@@ -229,11 +229,11 @@ def _parse(path: str, data: bytes) -> CheckpointMetadata:
         )
     body = data[_HEAD.size :]
     if len(body) != length:
-        raise TornFile(
+        raise CorruptFile(
             f"{path} is torn: {length} bytes were written behind its head and {len(body)} are there"
         )
     if _checksum(version, body) != crc:
-        raise TornFile(f"{path} holds other bytes than were written: its checksum differs")
+        raise CorruptFile(f"{path} holds other bytes than were written: its checksum differs")
     try:
         return _decode(body)
     except msgspec.MsgspecError as error:

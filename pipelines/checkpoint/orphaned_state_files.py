@@ -29,7 +29,7 @@ class _File(NamedTuple):
     """-1: of no full file."""
 
 
-def superseded(names: Iterable[str], named: Iterable[str]) -> set[str]:
+def orphaned_files(names: Iterable[str], named: Iterable[str]) -> set[str]:
     """Those of the names (of files in a shared directory) that no checkpoint will name that does not do so already.
 
     `named`: the files of completed checkpoints.

@@ -14,7 +14,7 @@ ACCUMULATORS: Final = "accumulators"
 """Under which key, in the place of an operator id, a subtask's accumulators are."""
 
 
-class Earlier:
+class PreviousJob:
     """A checkpoint's metadata, made easy to look things up in."""
 
     def __init__(self, metadata: CheckpointMetadata) -> None:

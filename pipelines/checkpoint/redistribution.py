@@ -29,10 +29,10 @@ from ..graph.key_groups import key_groups_of_subtask
 from ..graph.operators import OperatorKind, traits_of
 from .compatibility import edges_into, finished_subtasks, is_keyed
 from .metadata import CheckpointMetadata, VertexOutline
-from .previous_job import ACCUMULATORS, Earlier
+from .previous_job import ACCUMULATORS, PreviousJob
 
 
-class Piece(msgspec.Struct, frozen=True):
+class StateAssignment(msgspec.Struct, frozen=True):
     """State of one operator in one subtask of the checkpoint, as far as a new subtask has to read it."""
 
     subtask_index: int
@@ -46,7 +46,7 @@ class Piece(msgspec.Struct, frozen=True):
     """For keyed state: what is in the files of other key groups is not taken; -1: all of it is."""
 
 
-class Filter(StrEnum):
+class InFlightFilter(StrEnum):
     """Which of the records that were in flight on a channel a subtask takes."""
 
     ALL = "ALL"
@@ -54,36 +54,38 @@ class Filter(StrEnum):
     """Those whose key group it owns."""
 
 
-class Channel(msgspec.Struct, frozen=True):
+class InFlightChannel(msgspec.Struct, frozen=True):
     """What was in flight in one partition of an input, for a new subtask to process before anything else."""
 
     input: int
     partition: int
     """As it was when the checkpoint was taken."""
     files: tuple[StateFile, ...]
-    filter: Filter
+    filter: InFlightFilter
 
 
-class Restored(msgspec.Struct, frozen=True):
+class RestoredJob(msgspec.Struct, frozen=True):
     """All that a subtask begins with."""
 
-    operators: Mapping[str, tuple[Piece, ...]]
+    operators: Mapping[str, tuple[StateAssignment, ...]]
     """Operator id, or `accumulators` -> by subtask that wrote it; operators without state are not there."""
-    in_flight: tuple[Channel, ...]
+    in_flight: tuple[InFlightChannel, ...]
     """By input, then partition."""
     finished: bool
     """Whether the subtask has nothing left to do."""
 
 
-def restored(metadata: CheckpointMetadata, graph: JobGraph, vertex_id: str, subtask_index: int) -> Restored:
+def redistribute(
+    metadata: CheckpointMetadata, graph: JobGraph, vertex_id: str, subtask_index: int
+) -> RestoredJob:
     """What a subtask takes of a checkpoint that fits the job (`fitting.misfits`).
 
     Raises ValueError where the job has no such vertex.
     """
-    earlier = Earlier(metadata)
+    earlier = PreviousJob(metadata)
     vertex = vertex_of(graph, vertex_id)
     if subtask_index in finished_subtasks(metadata, vertex):
-        return Restored({}, (), True)
+        return RestoredJob({}, (), True)
     operators = {}
     for operator in vertex.operators:
         before = earlier.vertex_of.get(operator.operator_id)
@@ -95,12 +97,12 @@ def restored(metadata: CheckpointMetadata, graph: JobGraph, vertex_id: str, subt
     counted = tuple(_accumulators(earlier, graph, vertex, subtask_index))
     if counted:
         operators[ACCUMULATORS] = counted
-    return Restored(operators, tuple(_channels(earlier, graph, vertex, subtask_index)), False)
+    return RestoredJob(operators, tuple(_channels(earlier, graph, vertex, subtask_index)), False)
 
 
 def _pieces(
-    earlier: Earlier, before: VertexOutline, vertex: JobVertex, key: str, kind: str, subtask: int
-) -> Iterator[Piece]:
+    earlier: PreviousJob, before: VertexOutline, vertex: JobVertex, key: str, kind: str, subtask: int
+) -> Iterator[StateAssignment]:
     same = before.parallelism == vertex.parallelism
     for index, state in earlier.states(before, key):
         if is_keyed(kind):
@@ -119,7 +121,7 @@ def _pieces(
 
 def _keyed_piece(
     before: VertexOutline, vertex: JobVertex, index: int, state: OperatorState, subtask: int
-) -> Piece | None:
+) -> StateAssignment | None:
     theirs = key_groups_of_subtask(index, before.max_parallelism, before.parallelism)
     own = key_groups_of_subtask(subtask, vertex.max_parallelism, vertex.parallelism)
     first, last = max(theirs.start, own.start), min(theirs.stop, own.stop) - 1
@@ -131,18 +133,20 @@ def _keyed_piece(
     if not files:
         return None
     kept = msgspec.structs.replace(state, files=files)
-    return Piece(index, before.parallelism, before.max_parallelism, kept, first, last)
+    return StateAssignment(index, before.parallelism, before.max_parallelism, kept, first, last)
 
 
-def _whole(before: VertexOutline, index: int, state: OperatorState) -> Piece:
-    return Piece(index, before.parallelism, before.max_parallelism, state)
+def _whole(before: VertexOutline, index: int, state: OperatorState) -> StateAssignment:
+    return StateAssignment(index, before.parallelism, before.max_parallelism, state)
 
 
 def _may_hold(file: StateFile, first: int, last: int) -> bool:
     return file.first_key_group < 0 or (file.first_key_group <= last and file.last_key_group >= first)
 
 
-def _accumulators(earlier: Earlier, graph: JobGraph, vertex: JobVertex, subtask: int) -> Iterator[Piece]:
+def _accumulators(
+    earlier: PreviousJob, graph: JobGraph, vertex: JobVertex, subtask: int
+) -> Iterator[StateAssignment]:
     now = {operator.operator_id: each.vertex_id for each in graph.vertices for operator in each.operators}
     for before in earlier.metadata.vertices:
         heirs = (now[each.operator_id] for each in before.operators if each.operator_id in now)
@@ -154,7 +158,9 @@ def _accumulators(earlier: Earlier, graph: JobGraph, vertex: JobVertex, subtask:
                 yield _whole(before, index, state)
 
 
-def _channels(earlier: Earlier, graph: JobGraph, vertex: JobVertex, subtask: int) -> Iterator[Channel]:
+def _channels(
+    earlier: PreviousJob, graph: JobGraph, vertex: JobVertex, subtask: int
+) -> Iterator[InFlightChannel]:
     head = vertex.operators[0].operator_id
     before = earlier.vertex_of.get(head)
     if before is None:
@@ -164,24 +170,24 @@ def _channels(earlier: Earlier, graph: JobGraph, vertex: JobVertex, subtask: int
     for channel in sorted(channels, key=lambda each: (each.input, each.partition)):
         chosen = _filter(before, vertex, edges[channel.input].partitioner, channel, subtask)
         if chosen is not None:
-            yield Channel(channel.input, channel.partition, channel.files, chosen)
+            yield InFlightChannel(channel.input, channel.partition, channel.files, chosen)
 
 
 def _filter(
     before: VertexOutline, vertex: JobVertex, partitioner: Partitioner, channel: InFlightState, subtask: int
-) -> Filter | None:
+) -> InFlightFilter | None:
     """How much of a channel the subtask takes; None: nothing."""
     partition = channel.partition
     if before.parallelism == vertex.parallelism:
-        return Filter.ALL if partition == subtask else None
+        return InFlightFilter.ALL if partition == subtask else None
     match partitioner:
         case Partitioner.HASH:
             theirs = key_groups_of_subtask(partition, before.max_parallelism, before.parallelism)
             own = key_groups_of_subtask(subtask, vertex.max_parallelism, vertex.parallelism)
             if theirs.start >= own.start and theirs.stop <= own.stop:
-                return Filter.ALL
+                return InFlightFilter.ALL
             overlap = theirs.start < own.stop and own.start < theirs.stop
-            return Filter.KEY_GROUP if overlap else None
+            return InFlightFilter.KEY_GROUP if overlap else None
         case Partitioner.BROADCAST | Partitioner.CUSTOM:
             return None
         case (
@@ -191,7 +197,7 @@ def _filter(
             | Partitioner.GLOBAL
             | Partitioner.SHUFFLE
         ):
-            return Filter.ALL if partition % vertex.parallelism == subtask else None
+            return InFlightFilter.ALL if partition % vertex.parallelism == subtask else None
 
 
 def _is_broadcast(kind: str) -> bool:

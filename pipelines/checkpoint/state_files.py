@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from ...infra.storage.errors import TornFile
+from ...infra.storage.errors import CorruptFile
 from ...infra.storage.storage import NewFile, Storage
 from ...schemas.types import StateFile
 
@@ -160,17 +160,17 @@ def read_messages(storage: Storage, file: StateFile, key: str | None = None) -> 
 
     `key`: whose they have to be. Raises MissingFile, TornFile, StorageError.
     """
-    return _Stretch(storage, file).messages(key)
+    return _FileRange(storage, file).messages(key)
 
 
 def read_section(storage: Storage, file: StateFile) -> Section:
     """The head of a stretch; its checksum is not looked at. Raises MissingFile, TornFile, StorageError."""
-    return _Stretch(storage, file).section()
+    return _FileRange(storage, file).section()
 
 
 def check(storage: Storage, file: StateFile) -> None:
     """Whether a stretch is as it was written. Raises MissingFile, TornFile, StorageError."""
-    _Stretch(storage, file).check()
+    _FileRange(storage, file).check()
 
 
 def in_flight_key(operator_id: str, input_index: int, partition: int, behind: str = "") -> str:
@@ -199,12 +199,12 @@ def read_in_flight(storage: Storage, file: StateFile) -> Iterator[tuple[int | No
     """
     for message in read_messages(storage, file):
         if len(message) < _SENDER.size:
-            raise TornFile(f"{storage.absolute(file.path)} holds {len(message)} bytes that are no buffer")
+            raise CorruptFile(f"{storage.absolute(file.path)} holds {len(message)} bytes that are no buffer")
         (sender,) = _SENDER.unpack_from(message)
         yield None if sender == _NO_SENDER else sender, message[_SENDER.size :]
 
 
-class _Stretch:
+class _FileRange:
     """What a StateFile names, read in chunks."""
 
     def __init__(self, storage: Storage, file: StateFile) -> None:
@@ -231,7 +231,7 @@ class _Stretch:
             read = self._read
         section, at = self._head(read)
         if key is not None and section.key != key:
-            raise TornFile(f"{self._name} holds messages of {section.key!r}, not of {key!r}")
+            raise CorruptFile(f"{self._name} holds messages of {section.key!r}, not of {key!r}")
         rest = b""
         while at < length:
             more = read(at, min(_CHUNK, length - at))
@@ -253,17 +253,17 @@ class _Stretch:
             yield data[at + _LENGTH.size : until]
             at = until
         if whole and at != end:
-            raise TornFile(f"{self._name} ends in the middle of a message")
+            raise CorruptFile(f"{self._name} ends in the middle of a message")
 
     def _head(self, read: Callable[[int, int], bytes]) -> tuple[Section, int]:
         """The head, and where the messages begin."""
         if self._file.length < _HEAD.size:
-            raise TornFile(f"{self._name} is too short to hold state")
+            raise CorruptFile(f"{self._name} is too short to hold state")
         head = read(0, _HEAD.size)
         magic, length, first, last = _HEAD.unpack(head)
         begin = _HEAD.size + length
         if magic != _MAGIC or begin > self._file.length:
-            raise TornFile(f"{self._name} holds no state: it begins {head[:8].hex()}")
+            raise CorruptFile(f"{self._name} holds no state: it begins {head[:8].hex()}")
         key = read(_HEAD.size, length).decode(errors="replace")
         return Section(key, first, last), begin
 
@@ -276,7 +276,7 @@ class _Stretch:
         data = self._storage.read(self._file.path, offset, length)
         if len(data) < length:
             whole = self._file.offset + self._file.length
-            raise TornFile(
+            raise CorruptFile(
                 f"{self._storage.absolute(self._file.path)} is torn:"
                 f" {whole} bytes were written and {offset + len(data)} are there"
             )
@@ -284,7 +284,7 @@ class _Stretch:
 
     def _compare(self, crc: int) -> None:
         if crc != self._file.crc:
-            raise TornFile(f"{self._name} holds other bytes than were written: its checksum differs")
+            raise CorruptFile(f"{self._name} holds other bytes than were written: its checksum differs")
 
     @property
     def _name(self) -> str:

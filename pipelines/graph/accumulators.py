@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 
 from ...infra.config.characters import is_plain
 
-MOST = 256
+MAX_ACCUMULATORS = 256
 """Accumulators of a job: they travel in heartbeats and in the log."""
-LONGEST_NAME = 128
+MAX_ACCUMULATOR_NAME_LENGTH = 128
 _LARGEST = sys.float_info.max
 
 
@@ -26,8 +26,11 @@ def fault(name: object) -> str | None:
     """Why an accumulator can't have that name."""
     if not isinstance(name, str) or not name.strip():
         return f"the name of an accumulator is {name!r}, not one or more characters"
-    if len(name) > LONGEST_NAME:
-        return f"the accumulator {name[:LONGEST_NAME]!r}... has a name of more than {LONGEST_NAME} characters"
+    if len(name) > MAX_ACCUMULATOR_NAME_LENGTH:
+        return (
+            f"the accumulator {name[:MAX_ACCUMULATOR_NAME_LENGTH]!r}... has a name of more than "
+            f"{MAX_ACCUMULATOR_NAME_LENGTH} characters"
+        )
     if not is_plain(name):
         return f"the accumulator {name!r} has a name that can't be printed"
     return None
@@ -36,7 +39,7 @@ def fault(name: object) -> str | None:
 def bounded(counts: Mapping[str, float]) -> dict[str, float]:
     """Of what somebody reports, that which can be: finite numbers under possible names, the first MOST by name."""
     possible = sorted(name for name, value in counts.items() if fault(name) is None and math.isfinite(value))
-    return {name: counts[name] for name in possible[:MOST]}
+    return {name: counts[name] for name in possible[:MAX_ACCUMULATORS]}
 
 
 def total(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
@@ -45,7 +48,7 @@ def total(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     for part in parts:
         for name, value in part.items():
             values.setdefault(name, []).append(value)
-    return {name: _sum(values[name]) for name in sorted(values)[:MOST]}
+    return {name: _sum(values[name]) for name in sorted(values)[:MAX_ACCUMULATORS]}
 
 
 def _sum(values: list[float]) -> float:

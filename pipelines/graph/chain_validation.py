@@ -10,22 +10,22 @@ from . import limits
 from .chain import side_outputs
 from .errors import shown
 from .operators import OperatorKind, OperatorTraits, traits_of
-from .parameters import parameter_faults
+from .parameters import parameter_errors
 
 
-def chain_reasons(vertex: JobVertex) -> Iterator[str]:
+def chain_errors(vertex: JobVertex) -> Iterator[str]:
     """Everything that is wrong with a vertex's operators, one line each."""
     if not vertex.operators:
         yield "it has no operators"
     branch: list[OperatorConfig] = []
     for operator in vertex.operators:
-        reasons = [*_operator_reasons(operator, vertex), *_place_reasons(operator, branch)]
+        reasons = [*_operator_errors(operator, vertex), *_place_errors(operator, branch)]
         yield from (f"operator {shown(operator.name)}: {reason}" for reason in reasons)
         branch.append(operator)
 
 
-def _operator_reasons(operator: OperatorConfig, vertex: JobVertex) -> Iterator[str]:
-    yield from limits.operator_faults(operator)
+def _operator_errors(operator: OperatorConfig, vertex: JobVertex) -> Iterator[str]:
+    yield from limits.operator_errors(operator)
     if not is_id(operator.operator_id):
         yield f"its id {shown(operator.operator_id)} is not 1 to 64 letters, digits, '-' or '_'"
     try:
@@ -43,10 +43,10 @@ def _operator_reasons(operator: OperatorConfig, vertex: JobVertex) -> Iterator[s
         yield f"it has code, but {kind} takes none"
     if operator.code and operator.code_blob is not None:
         yield "it has code and names a blob that is its code: only one of them can be"
-    yield from parameter_faults(kind, operator.parameters, sink=traits.sink)
+    yield from parameter_errors(kind, operator.parameters, sink=traits.sink)
 
 
-def _place_reasons(operator: OperatorConfig, branch: list[OperatorConfig]) -> Iterator[str]:
+def _place_errors(operator: OperatorConfig, branch: list[OperatorConfig]) -> Iterator[str]:
     """`branch`: the operators from the head to the one before this. Left at the one that this one follows."""
     traits = _traits(operator)
     if not branch:

@@ -11,7 +11,7 @@ from .chain import side_outputs, source_operator
 from .errors import shown
 from .execution_graph import topological_order
 from .operators import traits_of
-from .parameters import edge_parameter_faults
+from .parameters import edge_parameter_errors
 from .physical_plan import taken_names
 
 
@@ -21,7 +21,7 @@ def edge_reasons(graph: JobGraph) -> Iterator[str]:
     taken = taken_names(graph)
     for edge in graph.edges:
         name = f"edge {shown(edge.data_set_id)}"
-        yield from (f"{name}: {fault}" for fault in limits.edge_faults(edge))
+        yield from (f"{name}: {fault}" for fault in limits.edge_errors(edge))
         if not is_id(edge.data_set_id):
             yield f"{name}: its id is not 1 to 64 letters, digits, '-' or '_'"
         if edge.data_set_id in taken:
@@ -32,11 +32,11 @@ def edge_reasons(graph: JobGraph) -> Iterator[str]:
         if target is None:
             yield f"{name}: its target {shown(edge.target_vertex_id)} is no vertex of the graph"
         if source is not None and target is not None:
-            for reason in (*_source_reasons(edge, source), *_partitioner_reasons(edge, source, target)):
+            for reason in (*_source_errors(edge, source), *_partitioner_reasons(edge, source, target)):
                 yield f"{name}: {reason}"
 
 
-def _source_reasons(edge: JobEdge, source: JobVertex) -> Iterator[str]:
+def _source_errors(edge: JobEdge, source: JobVertex) -> Iterator[str]:
     if not source.operators:  # said elsewhere
         return
     try:
@@ -63,10 +63,10 @@ def _partitioner_reasons(edge: JobEdge, source: JobVertex, target: JobVertex) ->
                 yield f"it has code, but {other} takes none"
     if edge.partitioner is Partitioner.FORWARD and source.parallelism != target.parallelism:
         yield f"FORWARD cannot join parallelism {source.parallelism} with {target.parallelism}"
-    yield from edge_parameter_faults(edge.partitioner, edge.parameters)
+    yield from edge_parameter_errors(edge.partitioner, edge.parameters)
 
 
-def topology_reasons(graph: JobGraph) -> Iterator[str]:
+def topology_errors(graph: JobGraph) -> Iterator[str]:
     """What is wrong with how the vertices are joined; only for graphs whose vertices and edges are right."""
     try:
         topological_order(graph)
@@ -78,13 +78,13 @@ def topology_reasons(graph: JobGraph) -> Iterator[str]:
         inputs[edge.target_vertex_id].append(edge)
         outputs[edge.source_vertex_id].append(edge)
     for vertex in graph.vertices:
-        reasons = [*_input_reasons(vertex, inputs[vertex.vertex_id])]
+        reasons = [*_input_errors(vertex, inputs[vertex.vertex_id])]
         if any(traits_of(source_operator(vertex, edge).kind).sink for edge in outputs[vertex.vertex_id]):
             reasons.append("a sink cannot have an output")
         yield from (f"vertex {shown(vertex.name)}: {reason}" for reason in reasons)
 
 
-def _input_reasons(vertex: JobVertex, edges: list[JobEdge]) -> Iterator[str]:
+def _input_errors(vertex: JobVertex, edges: list[JobEdge]) -> Iterator[str]:
     head = traits_of(vertex.operators[0].kind)
     if head.source:
         if edges:

@@ -20,12 +20,12 @@ from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Parti
 from .chain import chain_name
 from .errors import ProgramError
 from .execution_graph import topological_order
-from .limits import shortened_name
+from .limits import truncate_name
 from .operator_ids import data_set_id, operator_ids
 from .stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
 
 
-class _Link(NamedTuple):
+class _ChainableEdge(NamedTuple):
     """An edge with what the conditions look at."""
 
     graph: StreamGraph
@@ -34,7 +34,7 @@ class _Link(NamedTuple):
     downstream: StreamNode
 
 
-OBSTACLES: Mapping[str, Callable[[_Link], bool]] = {
+OBSTACLES: Mapping[str, Callable[[_ChainableEdge], bool]] = {
     "chaining is disabled for the job": lambda link: not link.graph.chaining,
     "the downstream operator has several inputs": lambda link: (
         len(link.graph.in_edges(link.downstream.node_id)) != 1
@@ -63,7 +63,7 @@ OBSTACLES: Mapping[str, Callable[[_Link], bool]] = {
 
 def obstacles(graph: StreamGraph, edge: StreamEdge) -> tuple[str, ...]:
     """All that keeps the two operators of an edge from being chained; empty if they are."""
-    link = _Link(graph, edge, graph.nodes[edge.source_id], graph.nodes[edge.target_id])
+    link = _ChainableEdge(graph, edge, graph.nodes[edge.source_id], graph.nodes[edge.target_id])
     return tuple(reason for reason, stands in OBSTACLES.items() if stands(link))
 
 
@@ -72,7 +72,7 @@ def obstacle(graph: StreamGraph, edge: StreamEdge) -> str | None:
     return next(iter(obstacles(graph, edge)), None)
 
 
-def job_graph_of(graph: StreamGraph) -> JobGraph:
+def create_job_graph(graph: StreamGraph) -> JobGraph:
     """Translates; the same program gives the same ids. Raises ProgramError."""
     if not graph.nodes:
         raise ProgramError("the program defines no operators: there is nothing to execute")
@@ -119,7 +119,7 @@ def _vertex(
     operators = tuple(_operator(node, upstream.get(node.node_id), ids) for node in chain)
     return JobVertex(
         vertex_id=ids[head.node_id],
-        name=shortened_name(chain_name(operators)),
+        name=truncate_name(chain_name(operators)),
         operators=operators,
         parallelism=head.parallelism,
         max_parallelism=head.max_parallelism,

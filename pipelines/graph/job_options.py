@@ -27,7 +27,7 @@ from ...infra.config.option_types import (
     switchable,
     unlimited,
 )
-from ...infra.config.options import ConfigOption, Ordered, Scope, find_faults, index
+from ...infra.config.options import ConfigOption, OrderedOptions, Scope, find_errors, index
 
 _MOST_FAULTS = 5
 _JOB = (Scope.JOB,)
@@ -392,13 +392,13 @@ RESTART: tuple[ConfigOption[Any], ...] = (
 )
 OPTIONS = (*EXECUTION, *CHECKPOINTING, *RESTART)
 ORDERED = (
-    Ordered(INITIAL_BACKOFF, MAX_BACKOFF, strictly=False),
-    Ordered(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, strictly=False),
+    OrderedOptions(INITIAL_BACKOFF, MAX_BACKOFF, strictly=False),
+    OrderedOptions(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, strictly=False),
 )
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
 
 
 def faults(configuration: Mapping[str, str]) -> list[str]:
     """What is wrong with a job's configuration: unknown keys, impossible values, contradictions; the first few."""
-    found = list(islice(find_faults(configuration, BY_KEY, ORDERED), _MOST_FAULTS + 1))
+    found = list(islice(find_errors(configuration, BY_KEY, ORDERED), _MOST_FAULTS + 1))
     return [*found[:_MOST_FAULTS], "and more"] if len(found) > _MOST_FAULTS else found

@@ -18,32 +18,32 @@ MAX_SUBTASKS = 50_000
 """Of the whole graph: each is an object in every replica, and several events."""
 MAX_OPERATORS = 50_000
 MAX_EDGES = 50_000
-LONGEST_NAME = 1_000
+MAX_NAME_LENGTH = 1_000
 """Characters of a name: of a job, a vertex, an operator, a group, a tag, a uid."""
-LONGEST_LOCATION = 5_000
+MAX_LOCATION_LENGTH = 5_000
 """Characters of the place in the program, file:line, where an operator was made."""
-LONGEST_PARAMETERS = 2_000_000
+MAX_PARAMETERS_LENGTH = 2_000_000
 """Characters of an operator's or an edge's parameters."""
-LONGEST_VALUE = 4_000
+MAX_VALUE_LENGTH = 4_000
 """Characters of a configuration value."""
 MAX_RESOURCES = 16
 """Extended resources of a vertex: each request for a slot names them."""
-LONGEST_RESOURCE = 100
+MAX_RESOURCE_NAME_LENGTH = 100
 """Characters of an extended resource's name."""
-MOST_OF_A_RESOURCE = 2**40
+MAX_RESOURCE_AMOUNT = 2**40
 """CPU cores, MiB, or units of an extended resource: what many vertices want together is a 64-bit integer still."""
 MAX_ARGUMENTS = 10_000
-LONGEST_ARGUMENT = 1_000_000
+MAX_ARGUMENT_LENGTH = 1_000_000
 
 
-def shortened_name(name: str) -> str:
+def truncate_name(name: str) -> str:
     """A name that is made of others, such as that of a chain, cut to what is allowed."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+    return name if len(name) <= MAX_NAME_LENGTH else f"{name[: MAX_NAME_LENGTH - 3]}..."
 
 
-def graph_faults(graph: JobGraph) -> Iterator[str]:
+def graph_errors(graph: JobGraph) -> Iterator[str]:
     """What there is too much of in a graph as a whole, one line each."""
-    yield from _too_long("the job's name", graph.name, LONGEST_NAME)
+    yield from _too_long("the job's name", graph.name, MAX_NAME_LENGTH)
     subtasks = sum(max(vertex.parallelism, 0) for vertex in graph.vertices)
     operators = sum(len(vertex.operators) for vertex in graph.vertices)
     yield from _too_many("vertices", len(graph.vertices), MAX_VERTICES)
@@ -51,50 +51,50 @@ def graph_faults(graph: JobGraph) -> Iterator[str]:
         yield f"the graph has {subtasks} subtasks, more than {MAX_SUBTASKS}: lower the parallelism of its vertices"
     yield from _too_many("operators", operators, MAX_OPERATORS)
     yield from _too_many("edges", len(graph.edges), MAX_EDGES)
-    yield from configuration_faults(graph.configuration)
+    yield from configuration_errors(graph.configuration)
 
 
-def vertex_faults(vertex: JobVertex) -> Iterator[str]:
+def vertex_errors(vertex: JobVertex) -> Iterator[str]:
     """What there is too much of in a vertex, one line each; not in its operators."""
-    yield from _too_long("its name", vertex.name, LONGEST_NAME)
-    yield from _too_long("its slot sharing group", vertex.slot_sharing_group, LONGEST_NAME)
-    yield from _too_long("its co-location group", vertex.co_location_group, LONGEST_NAME)
+    yield from _too_long("its name", vertex.name, MAX_NAME_LENGTH)
+    yield from _too_long("its slot sharing group", vertex.slot_sharing_group, MAX_NAME_LENGTH)
+    yield from _too_long("its co-location group", vertex.co_location_group, MAX_NAME_LENGTH)
     profile = vertex.resource_profile
     if profile is not None:
         if len(profile.extended_resources) > MAX_RESOURCES:
             yield f"it wants {len(profile.extended_resources):,} extended resources, more than {MAX_RESOURCES}"
         for name in profile.extended_resources:
-            yield from _too_long("the name of a resource that it wants", name, LONGEST_RESOURCE)
+            yield from _too_long("the name of a resource that it wants", name, MAX_RESOURCE_NAME_LENGTH)
 
 
-def operator_faults(operator: OperatorConfig) -> Iterator[str]:
+def operator_errors(operator: OperatorConfig) -> Iterator[str]:
     """What there is too much of in an operator, one line each."""
-    yield from _too_long("its name", operator.name, LONGEST_NAME)
-    yield from _too_long("the text of its parameters", operator.parameters, LONGEST_PARAMETERS)
-    yield from _too_long("its place in the program", operator.location, LONGEST_LOCATION)
-    yield from _too_long("its output tag", operator.output_tag, LONGEST_NAME)
-    yield from _too_long("its uid", operator.uid, LONGEST_NAME)
+    yield from _too_long("its name", operator.name, MAX_NAME_LENGTH)
+    yield from _too_long("the text of its parameters", operator.parameters, MAX_PARAMETERS_LENGTH)
+    yield from _too_long("its place in the program", operator.location, MAX_LOCATION_LENGTH)
+    yield from _too_long("its output tag", operator.output_tag, MAX_NAME_LENGTH)
+    yield from _too_long("its uid", operator.uid, MAX_NAME_LENGTH)
 
 
-def edge_faults(edge: JobEdge) -> Iterator[str]:
+def edge_errors(edge: JobEdge) -> Iterator[str]:
     """What there is too much of in an edge, one line each."""
-    yield from _too_long("its output tag", edge.output_tag, LONGEST_NAME)
-    yield from _too_long("the text of its parameters", edge.parameters, LONGEST_PARAMETERS)
+    yield from _too_long("its output tag", edge.output_tag, MAX_NAME_LENGTH)
+    yield from _too_long("the text of its parameters", edge.parameters, MAX_PARAMETERS_LENGTH)
 
 
-def entry_point_faults(entry_point: EntryPoint) -> Iterator[str]:
+def entry_point_errors(entry_point: EntryPoint) -> Iterator[str]:
     """What there is too much of in a program's entry point, one line each."""
-    yield from _too_long("the entry point", entry_point.target, LONGEST_NAME)
+    yield from _too_long("the entry point", entry_point.target, MAX_NAME_LENGTH)
     yield from _too_many("arguments", len(entry_point.arguments), MAX_ARGUMENTS, of="the entry point")
-    if any(len(each) > LONGEST_ARGUMENT for each in entry_point.arguments):
-        yield f"an argument has more than {LONGEST_ARGUMENT:,} characters: have the program read a file instead"
-    yield from configuration_faults(entry_point.configuration)
+    if any(len(each) > MAX_ARGUMENT_LENGTH for each in entry_point.arguments):
+        yield f"an argument has more than {MAX_ARGUMENT_LENGTH:,} characters: have the program read a file instead"
+    yield from configuration_errors(entry_point.configuration)
 
 
-def configuration_faults(configuration: Mapping[str, str]) -> Iterator[str]:
+def configuration_errors(configuration: Mapping[str, str]) -> Iterator[str]:
     """What is too long in a configuration, one line each."""
     for key, value in configuration.items():
-        yield from _too_long(f"the value of {shown(key)}", value, LONGEST_VALUE)
+        yield from _too_long(f"the value of {shown(key)}", value, MAX_VALUE_LENGTH)
 
 
 def _too_long(what: str, text: str | None, most: int) -> Sequence[str]:

@@ -25,19 +25,19 @@ Rule = Callable[[str, Any], Iterator[str]]
 """(path, value; None where it is left out) -> what is wrong with it."""
 
 
-def parameter_faults(kind: OperatorKind, parameters: str, *, sink: bool) -> Iterator[str]:
+def parameter_errors(kind: OperatorKind, parameters: str, *, sink: bool) -> Iterator[str]:
     """What is wrong with OperatorConfig.parameters."""
     common = _SINK if sink else _SENDER
-    yield from _object_faults(parameters, {**common, **_OPERATORS[kind]})
+    yield from _object_errors(parameters, {**common, **_OPERATORS[kind]})
 
 
-def edge_parameter_faults(partitioner: Partitioner, parameters: str) -> Iterator[str]:
+def edge_parameter_errors(partitioner: Partitioner, parameters: str) -> Iterator[str]:
     """What is wrong with JobEdge.parameters."""
     keyed = partitioner in (Partitioner.HASH, Partitioner.CUSTOM)
-    yield from _object_faults(parameters, _KEYED_EDGE if keyed else {})
+    yield from _object_errors(parameters, _KEYED_EDGE if keyed else {})
 
 
-def _object_faults(text: str, rules: Mapping[str, Rule]) -> Iterator[str]:
+def _object_errors(text: str, rules: Mapping[str, Rule]) -> Iterator[str]:
     if json_depth.is_too_deep(text):
         yield f"its parameters are nested more than {json_depth.MOST} deep"
         return
@@ -46,10 +46,10 @@ def _object_faults(text: str, rules: Mapping[str, Rule]) -> Iterator[str]:
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
         yield f"its parameters are no JSON object: {one_line(str(error))}"
         return
-    yield from _field_faults("", parameters, rules)
+    yield from _field_errors("", parameters, rules)
 
 
-def _field_faults(path: str, value: Mapping[str, Any], rules: Mapping[str, Rule]) -> Iterator[str]:
+def _field_errors(path: str, value: Mapping[str, Any], rules: Mapping[str, Rule]) -> Iterator[str]:
     for name, rule in rules.items():
         yield from rule(f"{path}{name}", value.get(name))
     for name in (name for name in value if name not in rules):
@@ -102,7 +102,7 @@ def _variants(name: str, variants: Mapping[str, Mapping[str, Rule]], **common: R
         if fields is None:
             yield from kinds(f"{path}.{name}", own)
         else:
-            yield from _field_faults(f"{path}.", value, {**everywhere, **common, name: kinds, **fields})
+            yield from _field_errors(f"{path}.", value, {**everywhere, **common, name: kinds, **fields})
 
     return faults
 
@@ -123,7 +123,7 @@ def _broadcast_states(path: str, value: Any) -> Iterator[str]:
         if not isinstance(types, dict):
             yield f"its parameter {path}.{shown(name)} is {_json(types)}, not an object"
         else:
-            yield from _field_faults(
+            yield from _field_errors(
                 f"{path}.{shown(name)}.", types, {"key_type": _record_type, "value_type": _record_type}
             )
 

@@ -17,7 +17,7 @@ _LARGEST = 1 << 16
 """Bytes of code and files: what is remembered stays in memory."""
 
 
-def once_for_each_graph(find: Callable[[JobGraph], T]) -> Callable[[JobGraph], T]:
+def cache_per_graph(find: Callable[[JobGraph], T]) -> Callable[[JobGraph], T]:
     """The same function, which remembers what it found of the last few graphs; errors are not remembered."""
     found: list[tuple[JobGraph, T] | None] = [None] * _GRAPHS
 

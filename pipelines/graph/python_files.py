@@ -20,12 +20,12 @@ from ...schemas.types import PythonFile
 from . import standard_modules
 from .errors import ProgramError
 
-MOST_FILES = 2_000
-MOST_BYTES = 6 << 20
+MAX_FILES = 2_000
+MAX_BYTES = 6 << 20
 """Of all files together that travel in the submission: with the graph in it, it has to fit into an event of the log."""
-MOST_SHIPPED = 512 << 20
+MAX_SHIPPED = 512 << 20
 """Of all files together, before those that are large are made blobs: they are held in memory."""
-LONGEST_PATH = 512
+MAX_PATH_LENGTH = 512
 _LONGEST_PART = 200
 _PASSED_OVER = frozenset({"__pycache__"})
 _INIT = "__init__.py"
@@ -61,13 +61,13 @@ _OURS = frozenset(
 """What the processes that import the files may have imported already, and can't do without."""
 
 
-def faults(files: Sequence[PythonFile], most_bytes: int = MOST_BYTES) -> Iterator[str]:
+def validation_errors(files: Sequence[PythonFile], most_bytes: int = MAX_BYTES) -> Iterator[str]:
     """Everything that keeps the files from being shipped, one line each.
 
     `most_bytes` is for those whose content is in them: blobs are bounded where they are kept.
     """
-    if len(files) > MOST_FILES:
-        yield f"it ships {len(files):,} files, more than {MOST_FILES:,}: put them into a zip file"
+    if len(files) > MAX_FILES:
+        yield f"it ships {len(files):,} files, more than {MAX_FILES:,}: put them into a zip file"
     size = sum(len(each.content) for each in files)
     if size > most_bytes:
         yield (
@@ -89,11 +89,11 @@ def faults(files: Sequence[PythonFile], most_bytes: int = MOST_BYTES) -> Iterato
 
 def check(files: Sequence[PythonFile]) -> None:
     """Raises ProgramError for files that can't be shipped, be it as blobs."""
-    for reason in faults(files, MOST_SHIPPED):
+    for reason in validation_errors(files, MAX_SHIPPED):
         raise ProgramError(reason)
 
 
-def files_at(path: str) -> tuple[PythonFile, ...]:
+def collect_files(path: str) -> tuple[PythonFile, ...]:
     """A file, or all files of a directory below the directory's name. Raises ProgramError.
 
     Of a directory that is no package itself, its modules and packages are also shipped without the directory's name, so
@@ -107,17 +107,17 @@ def files_at(path: str) -> tuple[PythonFile, ...]:
             raise ProgramError(f"{path} can't be shipped: there is no such file or directory")
         top = found.resolve()
         below = sorted(each for each in top.rglob("*") if each.is_file() and _wanted(each.relative_to(top)))
-        if len(below) > MOST_FILES:
+        if len(below) > MAX_FILES:
             raise ProgramError(
-                f"{path} can't be shipped: it has {len(below):,} files, more than {MOST_FILES:,}"
+                f"{path} can't be shipped: it has {len(below):,} files, more than {MAX_FILES:,}"
             )
         files = []
-        left = MOST_SHIPPED
+        left = MAX_SHIPPED
         for each in below:
             left -= each.stat().st_size
             if left < 0:
                 raise ProgramError(
-                    f"{path} can't be shipped: its files have more than {MOST_SHIPPED:,} bytes; install what is large "
+                    f"{path} can't be shipped: its files have more than {MAX_SHIPPED:,} bytes; install what is large "
                     "where the cluster runs, or let the job load it from storage"
                 )
             content, inner = each.read_bytes(), PurePosixPath(*each.relative_to(top).parts)
@@ -139,7 +139,7 @@ def _is_loose(top: Path, inner: PurePosixPath) -> bool:
     return first.endswith(".py") if len(inner.parts) == 1 else (top / first / _INIT).exists()
 
 
-def merged(files: Iterable[PythonFile], more: Iterable[PythonFile]) -> tuple[PythonFile, ...]:
+def merge_files(files: Iterable[PythonFile], more: Iterable[PythonFile]) -> tuple[PythonFile, ...]:
     """All of them, by path; where a path is in both, the file of `more`."""
     by_path = {each.path: each for each in (*files, *more)}
     return tuple(by_path[path] for path in sorted(by_path))
@@ -191,10 +191,10 @@ def import_from(directory: Path) -> None:
 
 def _path_fault(path: str) -> str | None:
     parts = path.split("/")
-    if len(path) > LONGEST_PATH or any(len(part.encode(errors="replace")) > _LONGEST_PART for part in parts):
-        return (
-            f"has a path of more than {LONGEST_PATH} characters, or more than {_LONGEST_PART} bytes in a part"
-        )
+    if len(path) > MAX_PATH_LENGTH or any(
+        len(part.encode(errors="replace")) > _LONGEST_PART for part in parts
+    ):
+        return f"has a path of more than {MAX_PATH_LENGTH} characters, or more than {_LONGEST_PART} bytes in a part"
     if any(part in ("", ".", "..") for part in parts) or "\\" in path or ":" in path or not is_plain(path):
         return "has no relative path of names joined by '/', such as shop/prices.py"
     top = parts[0].partition(".")[0]

@@ -15,34 +15,34 @@ import msgspec
 from ...schemas.ids import is_id
 from ...schemas.types import JobGraph, JobVertex, ResourceProfile
 from . import limits, python_files
-from .chain_validation import chain_reasons
-from .edge_validation import edge_reasons, topology_reasons
+from .chain_validation import chain_errors
+from .edge_validation import edge_reasons, topology_errors
 from .errors import InvalidJobGraph, shown
 from .job_options import faults
 from .key_groups import UPPER_BOUND
-from .per_graph_cache import once_for_each_graph
+from .per_graph_cache import cache_per_graph
 
 
-def check(graph: JobGraph, most_shipped: int = python_files.MOST_BYTES) -> None:
+def check(graph: JobGraph, most_shipped: int = python_files.MAX_BYTES) -> None:
     """Raises InvalidJobGraph with all reasons, if there are any."""
     if reasons := validate(graph, most_shipped):
         raise InvalidJobGraph(reasons)
 
 
-def validate(graph: JobGraph, most_shipped: int = python_files.MOST_BYTES) -> list[str]:
+def validate(graph: JobGraph, most_shipped: int = python_files.MAX_BYTES) -> list[str]:
     """Everything that is wrong with the graph, one line each; empty if it can be run.
 
     `most_shipped`: bytes of the shipped files that are no blobs; more than the default is for a graph whose large ones
     are to become blobs yet.
     """
-    if most_shipped == python_files.MOST_BYTES:
+    if most_shipped == python_files.MAX_BYTES:
         return list(_reasons(graph))
     return _all_reasons(graph, most_shipped)
 
 
-@once_for_each_graph
+@cache_per_graph
 def _reasons(graph: JobGraph) -> tuple[str, ...]:
-    return tuple(_all_reasons(graph, python_files.MOST_BYTES))
+    return tuple(_all_reasons(graph, python_files.MAX_BYTES))
 
 
 def _all_reasons(graph: JobGraph, most_shipped: int) -> list[str]:
@@ -51,7 +51,7 @@ def _all_reasons(graph: JobGraph, most_shipped: int) -> list[str]:
         reasons += [f"vertex {shown(vertex.name)}: {reason}" for reason in _vertex_reasons(vertex)]
     reasons += edge_reasons(graph)
     if not reasons:
-        reasons += topology_reasons(graph)
+        reasons += topology_errors(graph)
     return reasons
 
 
@@ -60,7 +60,7 @@ def _graph_reasons(graph: JobGraph, most_shipped: int) -> Iterator[str]:
         yield "the job has no name"
     if not graph.vertices:
         yield "the graph has no vertices"
-    yield from limits.graph_faults(graph)
+    yield from limits.graph_errors(graph)
     yield from _duplicates("vertex id", (vertex.vertex_id for vertex in graph.vertices))
     yield from _duplicates(
         "operator id", (o.operator_id for vertex in graph.vertices for o in vertex.operators)
@@ -69,7 +69,7 @@ def _graph_reasons(graph: JobGraph, most_shipped: int) -> Iterator[str]:
     for fault in faults(graph.configuration):
         yield f"configuration: {fault}"
     yield from _co_location_reasons(graph)
-    yield from python_files.faults(graph.python_files, most_shipped)
+    yield from python_files.validation_errors(graph.python_files, most_shipped)
 
 
 def _duplicates(what: str, ids: Iterable[str]) -> Iterator[str]:
@@ -100,8 +100,8 @@ def _profile_reasons(profile: ResourceProfile) -> Iterator[str]:
         **profile.extended_resources,
     }
     for name, amount in amounts.items():
-        if not (math.isfinite(amount) and 0 <= amount <= limits.MOST_OF_A_RESOURCE):
-            yield f"it wants {amount} of {shown(name)}, not 0 to {limits.MOST_OF_A_RESOURCE}"
+        if not (math.isfinite(amount) and 0 <= amount <= limits.MAX_RESOURCE_AMOUNT):
+            yield f"it wants {amount} of {shown(name)}, not 0 to {limits.MAX_RESOURCE_AMOUNT}"
 
 
 def _vertex_reasons(vertex: JobVertex) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _vertex_reasons(vertex: JobVertex) -> Iterator[str]:
         yield f"its slot sharing group {shown(vertex.slot_sharing_group)} has a '/' in its name"
     if vertex.co_location_group is not None and not vertex.slot_sharing_group:
         yield "it is to be co-located with others, but shares its slots with nobody"
-    yield from limits.vertex_faults(vertex)
+    yield from limits.vertex_errors(vertex)
     if vertex.resource_profile is not None:
         yield from _profile_reasons(vertex.resource_profile)
     if not 1 <= vertex.max_parallelism <= UPPER_BOUND:
@@ -120,4 +120,4 @@ def _vertex_reasons(vertex: JobVertex) -> Iterator[str]:
         yield f"its parallelism is {vertex.parallelism}, not 1 or more"
     elif vertex.parallelism > vertex.max_parallelism:
         yield f"its parallelism {vertex.parallelism} is above its maximum parallelism {vertex.max_parallelism}"
-    yield from chain_reasons(vertex)
+    yield from chain_errors(vertex)

@@ -8,6 +8,6 @@
 warm, `operators` are what a vertex is made of, `buffers` what travels on a channel.
 """
 
-from .common.deployment import Report, SubtaskDeployment, VertexDeployment
+from .common.deployment import ExecutionReporter, SubtaskDeployment, VertexDeployment
 
-__all__ = ["Report", "SubtaskDeployment", "VertexDeployment"]
+__all__ = ["ExecutionReporter", "SubtaskDeployment", "VertexDeployment"]

@@ -21,14 +21,14 @@ from .client import BlobClient
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
 from .keys import BlobKey
 from .local_blob_files import BlobFiles, Incoming
-from .protocol import Pace
+from .protocol import Timeouts
 from .shared_secret_auth import SharedSecret
 from .single_flight import SingleFlight
 from .store import BlobStore, VoidBlobStore
 
 _log = logger(__name__)
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 5.0
+_INITIAL_PAUSE_S = 0.1
+_MAX_PAUSE_S = 5.0
 
 
 class BlobService(Protocol):
@@ -50,9 +50,9 @@ class BlobCache:
         *,
         retries: int = 5,
         size_limit: int = 1 << 36,
-        first_pause: float = _FIRST_PAUSE_S,
+        first_pause: float = _INITIAL_PAUSE_S,
         connect_timeout: float = 5.0,
-        pace: Pace | None = None,
+        pace: Timeouts | None = None,
         secret: SharedSecret | None = None,
     ) -> None:
         """Raises OSError for the directory.
@@ -136,7 +136,7 @@ class BlobCache:
             _log.warning("a blob can't be fetched; tries again", blob=str(key), tries_left=left, error=reason)
             # Not all of a job's TaskExecutors at the same moment.
             self._closed.wait(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            pause = min(2 * pause, _MAX_PAUSE_S)
         raise BlobUnavailable(f"{key} can't be fetched, after {self._retries + 1} tries: {reason}")
 
     def _from_store(self, key: BlobKey) -> Path | None:

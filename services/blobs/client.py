@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
-from .keys import BlobKey, digest_of, digest_of_file
-from .protocol import Answer, Channel, Delete, Get, Hello, Introduction, Pace, Proof, Put, Request, Status
-from .shared_secret_auth import SharedSecret, Side, drawn
+from .keys import BlobKey, compute_digest, compute_file_digest
+from .protocol import Answer, Channel, Delete, Get, Hello, Introduction, Proof, Put, Request, Status, Timeouts
+from .shared_secret_auth import SharedSecret, Side, random_nonce
 
 _CONNECT_S = 5.0
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class BlobClient:
         address: str,
         *,
         connect_timeout: float = _CONNECT_S,
-        pace: Pace | None = None,
+        pace: Timeouts | None = None,
         secret: SharedSecret | None = None,
     ) -> None:
         """Connects to `address`, host:port; with a `secret`, to a server that knows it, and to no other."""
@@ -38,7 +38,7 @@ class BlobClient:
         host, _, port = address.rpartition(":")
         try:
             connection = socket.create_connection((host.strip("[]"), int(port)), connect_timeout)
-            self._channel = Channel(connection, pace or Pace())
+            self._channel = Channel(connection, pace or Timeouts())
         except (OSError, ValueError) as error:
             raise BlobUnavailable(f"the BlobServer at {address} can't be reached: {error}") from error
         if secret is not None:
@@ -50,7 +50,7 @@ class BlobClient:
 
     def _identify(self, secret: SharedSecret) -> None:
         challenge = self._asked(Hello(), Status.PROVE).challenge
-        nonce = drawn()
+        nonce = random_nonce()
         answer = self._asked(Proof(nonce, secret.proof(Side.CLIENT, challenge, nonce)), Status.OK)
         if not secret.is_proved(answer.proof, Side.SERVER, challenge, nonce):
             raise BlobRefused(
@@ -59,13 +59,13 @@ class BlobClient:
 
     def put(self, content: bytes, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
         """Has the server keep some bytes; their key."""
-        key = BlobKey(digest_of(content), job_id, transient)
+        key = BlobKey(compute_digest(content), job_id, transient)
         self._put(key, len(content), lambda: self._channel.send_bytes(content))
         return key
 
     def put_file(self, path: Path, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
         """Has the server keep a file's content; its key. Raises OSError where the file can't be read."""
-        digest, size = digest_of_file(str(path))
+        digest, size = compute_file_digest(str(path))
         key = BlobKey(digest, job_id, transient)
         with path.open("rb") as file:
             self._put(key, size, lambda: self._channel.send_body(file, size))
@@ -92,7 +92,7 @@ class BlobClient:
         found = io.BytesIO()
         self.get(key, found.write)
         content = found.getvalue()
-        if digest_of(content) != key.digest:
+        if compute_digest(content) != key.digest:
             raise BlobRefused(f"the BlobServer at {self.address} has other content under {key}")
         return content
 

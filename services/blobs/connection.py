@@ -23,14 +23,14 @@ from .protocol import (
     decode_introduction,
     decode_request,
 )
-from .shared_secret_auth import SharedSecret, Side, drawn
-from .tiered_store import BlobDepot
+from .shared_secret_auth import SharedSecret, Side, random_nonce
+from .tiered_store import TieredBlobStore
 
 _STATUS: Final = (
     (BlobNotFound, Status.NOT_FOUND),
     (BlobRefused, Status.REFUSED),
 )
-_NOT_ASKED: Final = (
+_NO_REQUEST: Final = (
     f"this BlobServer knows no secret: set {BLOB_SECRET_FILE.key} for its jobmanager, or not here"
 )
 _UNKNOWN: Final = (
@@ -41,7 +41,7 @@ _UNKNOWN: Final = (
 class BlobServerConnection:
     """For one thread, but for `idle_since` and `close`."""
 
-    def __init__(self, channel: Channel, depot: BlobDepot, secret: SharedSecret | None = None) -> None:
+    def __init__(self, channel: Channel, depot: TieredBlobStore, secret: SharedSecret | None = None) -> None:
         """Serves who knows the `secret`; None: everybody."""
         self._secret = secret
         self._channel = channel
@@ -77,7 +77,7 @@ class BlobServerConnection:
             raise Disconnected("nobody has asked for anything")
         if not isinstance(decode_introduction(hello), Hello):
             raise BlobRefused(_UNKNOWN)
-        challenge = drawn()
+        challenge = random_nonce()
         self._channel.send(Answer(Status.PROVE, challenge=challenge))
         said = decode_introduction(self._channel.receive(patience) or b"")
         if not isinstance(said, Proof) or not secret.is_proved(
@@ -88,7 +88,7 @@ class BlobServerConnection:
 
     def _refuse(self, error: BlobError) -> None:
         try:
-            self._channel.send(_answer_of(error))
+            self._channel.send(_error_answer(error))
             self._channel.farewell()
         except OSError:
             pass
@@ -98,7 +98,7 @@ class BlobServerConnection:
             request, key = decode_request(data)
         except BlobRefused:
             if isinstance(decode_introduction(data), Hello):
-                raise BlobRefused(_NOT_ASKED) from None
+                raise BlobRefused(_NO_REQUEST) from None
             raise
         match request:
             case Put(size=size):
@@ -113,7 +113,7 @@ class BlobServerConnection:
             self._depot.check_size(key, size)
             there = self._depot.has(key)
         except BlobError as error:
-            self._channel.send(_answer_of(error))
+            self._channel.send(_error_answer(error))
             return
         if not there:
             self._channel.send(Answer(Status.SEND))
@@ -142,7 +142,7 @@ class BlobServerConnection:
         try:
             file = _open(self._depot, key)
         except BlobError as error:
-            self._channel.send(_answer_of(error))
+            self._channel.send(_error_answer(error))
             return
         path, size = file
         with path.open("rb") as source:
@@ -158,12 +158,12 @@ class BlobServerConnection:
                 raise BlobRefused(f"{key} is permanent: it goes when its job has ended")
             self._depot.delete(key)
         except BlobError as error:
-            self._channel.send(_answer_of(error))
+            self._channel.send(_error_answer(error))
             return
         self._channel.send(Answer(Status.OK))
 
 
-def _open(depot: BlobDepot, key: BlobKey) -> tuple[Path, int]:
+def _open(depot: TieredBlobStore, key: BlobKey) -> tuple[Path, int]:
     path = depot.file(key)
     try:
         return path, path.stat().st_size
@@ -171,7 +171,7 @@ def _open(depot: BlobDepot, key: BlobKey) -> tuple[Path, int]:
         raise BlobNotFound(f"{key} is not here any more") from error
 
 
-def _answer_of(error: BlobError) -> Answer:
+def _error_answer(error: BlobError) -> Answer:
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return Answer(status, str(error))

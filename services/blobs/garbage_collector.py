@@ -35,12 +35,12 @@ from .shared_secret_auth import SharedSecret
 from .store import BlobStore, FileSystemBlobStore, VoidBlobStore
 
 _log = logger(__name__)
-_LOOK_S = 1.0
-_LOOK_INTO_STORE_S = 30.0
+_CHECK_INTERVAL_S = 1.0
+_STORE_CHECK_INTERVAL_S = 30.0
 """Storage may be far away, and each look may cost money."""
 
 
-class Fate(StrEnum):
+class JobPhase(StrEnum):
     """What the log says of a job."""
 
     LIVE = "LIVE"
@@ -49,31 +49,31 @@ class Fate(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-FateOf = Callable[[str], Fate]
+JobPhaseFor = Callable[[str], JobPhase]
 """Job id -> what the log says of it."""
 
 
-def store_of(configuration: Configuration) -> BlobStore:
+def create_store(configuration: Configuration) -> BlobStore:
     """The cluster's store, below `high-availability.storageDir`; a void one without high availability."""
     if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
         return VoidBlobStore()
     return FileSystemBlobStore(f"{configuration.ha_storage}/{configuration.ha_cluster_id}/blob")
 
 
-def directory_of(configuration: Configuration) -> Path:
+def blob_directory(configuration: Configuration) -> Path:
     """Where this machine's processes of the cluster keep blobs."""
     directory = configuration.get(BLOB_STORAGE_DIRECTORY)
     base = configuration.home / "blobs" if directory is None else Path(directory)
     return base.absolute() / configuration.cluster_id
 
 
-def server_of(configuration: Configuration) -> BlobServer:
+def create_server(configuration: Configuration) -> BlobServer:
     """A BlobServer as configured. Raises BlobUnavailable where it can't have its address or directory;
     ConfigurationError for a file that should hold a secret."""
     host, ports, directory = (
         configuration.get(BLOB_SERVER_HOST),
         configuration.get(BLOB_SERVER_PORT),
-        directory_of(configuration) / "server",
+        blob_directory(configuration) / "server",
     )
     limits = ServerLimits(
         connections=configuration.get(BLOB_FETCH_CONCURRENT),
@@ -83,7 +83,7 @@ def server_of(configuration: Configuration) -> BlobServer:
     secret = SharedSecret.of(configuration)
     try:
         return BlobServer(
-            directory, store_of(configuration), host=host, ports=ports, limits=limits, secret=secret
+            directory, create_store(configuration), host=host, ports=ports, limits=limits, secret=secret
         )
     except OSError as error:
         raise BlobUnavailable(
@@ -92,7 +92,7 @@ def server_of(configuration: Configuration) -> BlobServer:
         ) from error
 
 
-def orphans(store: BlobStore, jobs: Sequence[str], fate_of: FateOf, before: float) -> list[str]:
+def find_orphans(store: BlobStore, jobs: Sequence[str], fate_of: JobPhaseFor, before: float) -> list[str]:
     """Those of some `jobs` with blobs in the store that have ended, or that the log does not know.
 
     What was written since `before`, in seconds since the epoch, may be of a job that is being submitted: it is none.
@@ -100,16 +100,16 @@ def orphans(store: BlobStore, jobs: Sequence[str], fate_of: FateOf, before: floa
     """
 
     def unknown_for_long(job_id: str) -> bool:
-        return fate_of(job_id) is Fate.UNKNOWN and (store.last_written(job_id) or 0.0) < before
+        return fate_of(job_id) is JobPhase.UNKNOWN and (store.last_written(job_id) or 0.0) < before
 
-    return [each for each in jobs if fate_of(each) is Fate.OVER or unknown_for_long(each)]
+    return [each for each in jobs if fate_of(each) is JobPhase.OVER or unknown_for_long(each)]
 
 
-class BlobKeeper:
+class BlobGarbageCollector:
     """A BlobServer with its clean-up, in a thread of its own from `start` on."""
 
     def __init__(
-        self, server: BlobServer, store: BlobStore, interval: float, fate: Callable[[], FateOf | None]
+        self, server: BlobServer, store: BlobStore, interval: float, fate: Callable[[], JobPhaseFor | None]
     ) -> None:
         """`interval`: seconds that blobs of unknown jobs, and transient ones, stay. `fate` gives what the log says of
         jobs now; None: that is not known yet, and nothing is deleted."""
@@ -128,10 +128,10 @@ class BlobKeeper:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def of(cls, configuration: Configuration, fate: Callable[[], FateOf | None]) -> BlobKeeper:
+    def of(cls, configuration: Configuration, fate: Callable[[], JobPhaseFor | None]) -> BlobGarbageCollector:
         """As configured. Raises BlobUnavailable where the server can't have its address or directory."""
         interval = configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6
-        return cls(server_of(configuration), store_of(configuration), interval, fate)
+        return cls(create_server(configuration), create_store(configuration), interval, fate)
 
     def start(self) -> None:
         """Begins to clean up."""
@@ -154,10 +154,12 @@ class BlobKeeper:
             return
         here = self.depot.files.jobs()
         self._look_into_store()
-        over = {job_id for job_id in {*here, *self._stored} if fate_of(job_id) is Fate.OVER}
+        over = {job_id for job_id in {*here, *self._stored} if fate_of(job_id) is JobPhase.OVER}
         before = time.time() - self._interval
         over |= {
-            job_id for job_id, wanted in here.items() if wanted < before and fate_of(job_id) is Fate.UNKNOWN
+            job_id
+            for job_id, wanted in here.items()
+            if wanted < before and fate_of(job_id) is JobPhase.UNKNOWN
         }
         self.depot.files.delete_older(self._interval, transient=True)
         for job_id in sorted(over):
@@ -168,7 +170,7 @@ class BlobKeeper:
         now = time.monotonic()
         if now < self._look_at:
             return
-        self._look_at = now + _LOOK_INTO_STORE_S
+        self._look_at = now + _STORE_CHECK_INTERVAL_S
         try:
             self._stored = set(self._store.jobs())
         except BlobError as error:
@@ -185,7 +187,7 @@ class BlobKeeper:
                 _log.warning("blobs of a job that has ended stay; tries again", job=job_id, error=str(error))
 
     def _run(self) -> None:
-        while not self._closed.wait(min(_LOOK_S, self._interval)):
+        while not self._closed.wait(min(_CHECK_INTERVAL_S, self._interval)):
             self._try_to_clean_up()
 
     def _try_to_clean_up(self) -> None:

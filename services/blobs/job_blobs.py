@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from ...pipelines.graph.python_files import MOST_BYTES
+from ...pipelines.graph.python_files import MAX_BYTES
 from ...schemas.types import EntryPoint, JobGraph, JobVertex, OperatorConfig, PythonFile
 from .errors import BlobRefused
 from .keys import BlobKey
@@ -22,13 +22,13 @@ from .keys import BlobKey
 T = TypeVar("T", bound=JobGraph | EntryPoint)
 Put = Callable[[bytes], BlobKey]
 
-_LEAST_INLINE: Final = 1 << 20
+_MIN_INLINE: Final = 1 << 20
 """Bytes of all parts together that may stay in the job, however small `blob.offload.minsize` is."""
 _SMALLEST: Final = 4 << 10
 """Bytes; what has fewer is no blob, however large all of it is together: a key has its length too."""
 
 
-def offloaded(what: T, minsize: int, put: Put) -> T:
+def offload(what: T, minsize: int, put: Put) -> T:
     """The same with its large parts put away as blobs: all of `minsize` bytes, and more if the rest has as many.
 
     Raises what `put` raises.
@@ -49,7 +49,7 @@ def offloaded(what: T, minsize: int, put: Put) -> T:
 def least_size(what: JobGraph | EntryPoint, minsize: int) -> int | None:
     """From how many bytes on a part of it becomes a blob; None: none does."""
     sizes = sorted(len(part) for part in _parts(what))
-    inline = min(MOST_BYTES, max(minsize, _LEAST_INLINE))
+    inline = min(MAX_BYTES, max(minsize, _MIN_INLINE))
     rest = sum(sizes)
     least = None
     while sizes and (sizes[-1] >= minsize or (rest > inline and sizes[-1] >= _SMALLEST)):
@@ -58,7 +58,7 @@ def least_size(what: JobGraph | EntryPoint, minsize: int) -> int | None:
     return least
 
 
-def keys_of(what: JobGraph | EntryPoint) -> list[str]:
+def blob_keys(what: JobGraph | EntryPoint) -> list[str]:
     """The blobs that it names, as it names them."""
     return [*file_keys(what), *([] if isinstance(what, EntryPoint) else _code_keys(what.vertices))]
 
@@ -90,9 +90,9 @@ def with_code(graph: JobGraph, vertex_id: str, blobs: Mapping[str, Path]) -> Job
     return replace(graph, vertices=vertices)
 
 
-def fault(what: JobGraph | EntryPoint, job_id: str) -> str | None:
+def find_fault(what: JobGraph | EntryPoint, job_id: str) -> str | None:
     """Why a job can't name the blobs that it names, one line; None: it can."""
-    for text in keys_of(what):
+    for text in blob_keys(what):
         try:
             parse(text, job_id)
         except BlobRefused as error:

@@ -49,12 +49,12 @@ class BlobKey(msgspec.Struct, frozen=True, order=True):
         return cls(digest, scope[0] if scope else None, kind == "transient")
 
 
-def digest_of(content: bytes) -> str:
+def compute_digest(content: bytes) -> str:
     """SHA-256 of some bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
-def digest_of_file(path: str) -> tuple[str, int]:
+def compute_file_digest(path: str) -> tuple[str, int]:
     """SHA-256 of a file's content, in hexadecimal, and its size in bytes. Raises OSError."""
     found, size = hashlib.sha256(), 0
     buffer = memoryview(bytearray(_CHUNK))

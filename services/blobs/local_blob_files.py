@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Final
 
 from .errors import BlobRefused
-from .keys import BlobKey, digest_of_file
+from .keys import BlobKey, compute_file_digest
 
 _JOB = "job_"
 _NO_JOB = "no_job"
@@ -42,7 +42,7 @@ class Incoming:
         self._digest = hashlib.sha256()
         self.size = 0
         """Bytes so far."""
-        descriptor, self._path = _locked(directory)
+        descriptor, self._path = _lock(directory)
         self._file: Final = os.fdopen(descriptor, "wb", buffering=0)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -110,7 +110,7 @@ class BlobFiles:
             seen = _mark(path)
             if self._checked.get(key) == seen:
                 return path
-            if digest_of_file(str(path))[0] == key.digest:
+            if compute_file_digest(str(path))[0] == key.digest:
                 self._remember(key, seen)
                 return path
         except FileNotFoundError:
@@ -219,7 +219,7 @@ class Entry:
         self.stat = stat
 
 
-def _locked(directory: Path) -> tuple[int, Path]:
+def _lock(directory: Path) -> tuple[int, Path]:
     while True:
         descriptor, name = tempfile.mkstemp(prefix="temp-", dir=directory)
         path = Path(name)

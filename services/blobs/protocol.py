@@ -33,8 +33,8 @@ from .keys import BlobKey
 ENDPOINT: Final = "blob"
 """The BlobServer's name among LeaderElected.endpoints."""
 CHUNK: Final = 1 << 20
-LARGEST_HEADER: Final = 8 << 10
-_LONGEST_REASON: Final = 1_000
+MAX_HEADER_BYTES: Final = 8 << 10
+_MAX_REASON_LENGTH: Final = 1_000
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -96,7 +96,7 @@ class Answer(msgspec.Struct, frozen=True):
     proof: bytes = b""
 
 
-class Pace(msgspec.Struct, frozen=True):
+class Timeouts(msgspec.Struct, frozen=True):
     """How long one waits for the other side; seconds."""
 
     idle: float = 30.0
@@ -150,7 +150,7 @@ def decode_answer(data: bytes) -> Answer:
 class Channel:
     """Frames on a connected socket, for one thread. All methods raise OSError, also as TimeoutError or Disconnected."""
 
-    def __init__(self, connection: socket.socket, pace: Pace) -> None:
+    def __init__(self, connection: socket.socket, pace: Timeouts) -> None:
         self._socket = connection
         self._pace = pace
         self._length = bytearray(_LENGTH.size)
@@ -159,8 +159,8 @@ class Channel:
 
     def send(self, message: Introduction | Request | Answer) -> None:
         """Sends a request or an answer."""
-        if isinstance(message, Answer) and len(message.reason) > _LONGEST_REASON:
-            message = Answer(message.status, message.reason[:_LONGEST_REASON], message.size)
+        if isinstance(message, Answer) and len(message.reason) > _MAX_REASON_LENGTH:
+            message = Answer(message.status, message.reason[:_MAX_REASON_LENGTH], message.size)
         data = msgspec.msgpack.encode(message)
         self._socket.settimeout(self._pace.idle)
         self._socket.sendall(_LENGTH.pack(len(data)) + data)
@@ -177,9 +177,9 @@ class Channel:
         until = time.monotonic() + self._pace.header
         self._fill(view[count:], until)
         (length,) = _LENGTH.unpack(self._length)
-        if length > LARGEST_HEADER:
+        if length > MAX_HEADER_BYTES:
             raise BlobRefused(
-                f"{length:,} bytes are no request or answer of a BlobServer: they have at most {LARGEST_HEADER:,}"
+                f"{length:,} bytes are no request or answer of a BlobServer: they have at most {MAX_HEADER_BYTES:,}"
             )
         data = bytearray(length)
         self._fill(memoryview(data), until)

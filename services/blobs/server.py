@@ -23,15 +23,15 @@ from ...infra import threads
 from ...infra.logging_setup import logger
 from .connection import BlobServerConnection
 from .local_blob_files import BlobFiles
-from .protocol import Channel, Pace
+from .protocol import Channel, Timeouts
 from .shared_secret_auth import SharedSecret
 from .store import BlobStore, VoidBlobStore
-from .tiered_store import BlobDepot
+from .tiered_store import TieredBlobStore
 
 _log = logger(__name__)
 _PAUSE_S = 0.2
-_NOT_FREE = (errno.EADDRINUSE, errno.EACCES)
-_SHORTEST_IDLE_S = 0.5
+_ADDRESS_IN_USE = (errno.EADDRINUSE, errno.EACCES)
+_MIN_IDLE_S = 0.5
 """A connection that has waited for so long gives way to one that is waiting to be taken."""
 
 
@@ -44,7 +44,7 @@ class ServerLimits(msgspec.Struct, frozen=True):
     """Those that wait to be taken (`blob.fetch.backlog`)."""
     largest: int = 1 << 30
     """Bytes of a blob (`blob.size.max`)."""
-    pace: Pace = Pace()
+    pace: Timeouts = Timeouts()
 
 
 class BlobServer:
@@ -67,9 +67,9 @@ class BlobServer:
         self._secret = secret
         self._limits = limits or ServerLimits()
         files = BlobFiles(directory, durable=True)
-        self.depot: Final = BlobDepot(files, store or VoidBlobStore(), largest=self._limits.largest)
+        self.depot: Final = TieredBlobStore(files, store or VoidBlobStore(), largest=self._limits.largest)
         """What it serves, for the process that it runs in."""
-        self._socket = _listening(host, ports, self._limits.backlog)
+        self._socket = _listen(host, ports, self._limits.backlog)
         self._socket.settimeout(_PAUSE_S)
         self.address: Final = f"{host}:{self._socket.getsockname()[1]}"
         """host:port."""
@@ -149,17 +149,17 @@ class BlobServer:
         waiting = [(each.idle_since, each) for each in self._active if each.idle_since is not None]
         if waiting:
             since, connection = min(waiting, key=lambda pair: pair[0])
-            if time.monotonic() - since > _SHORTEST_IDLE_S:
+            if time.monotonic() - since > _MIN_IDLE_S:
                 connection.close()
 
 
-def _listening(host: str, ports: Iterable[int], backlog: int) -> socket.socket:
+def _listen(host: str, ports: Iterable[int], backlog: int) -> socket.socket:
     refusal = OSError(errno.EADDRINUSE, "no port is given")
     for port in ports:
         try:
             return socket.create_server((host, port), backlog=backlog)
         except OSError as error:
-            if error.errno not in _NOT_FREE:
+            if error.errno not in _ADDRESS_IN_USE:
                 raise
             refusal = error
     raise refusal

@@ -23,7 +23,7 @@ from ..configuration.options.blob import BLOB_SECRET_FILE
 
 NONCE: Final = 32
 """Bytes of a challenge or nonce."""
-SHORTEST: Final = 16
+MIN_SECRET_LENGTH: Final = 16
 
 
 class Side(StrEnum):
@@ -49,8 +49,8 @@ class SharedSecret:
             line = Path(name).read_bytes().partition(b"\n")[0].strip()
         except OSError as error:
             raise ConfigurationError([f"{BLOB_SECRET_FILE.key}: {name} can't be read: {error}"]) from None
-        if len(line) < SHORTEST:
-            wanted = f"a secret has at least {SHORTEST}: `openssl rand -hex 32` makes one"
+        if len(line) < MIN_SECRET_LENGTH:
+            wanted = f"a secret has at least {MIN_SECRET_LENGTH}: `openssl rand -hex 32` makes one"
             raise ConfigurationError(
                 [f"{BLOB_SECRET_FILE.key}: the first line of {name} has {len(line)} bytes, but {wanted}"]
             )
@@ -69,6 +69,6 @@ class SharedSecret:
         return "SharedSecret(...)"
 
 
-def drawn() -> bytes:
+def random_nonce() -> bytes:
     """A challenge or nonce."""
     return secrets.token_bytes(NONCE)

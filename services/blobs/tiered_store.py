@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import BlobNotFound, BlobRefused, BlobUnavailable
-from .keys import BlobKey, digest_of, digest_of_file
+from .keys import BlobKey, compute_digest, compute_file_digest
 from .local_blob_files import BlobFiles, Incoming
 from .single_flight import SingleFlight
 from .store import BlobStore
@@ -19,7 +19,7 @@ from .store import BlobStore
 _CHUNK: Final = 1 << 20
 
 
-class BlobDepot:
+class TieredBlobStore:
     """For any number of threads. Raises BlobError from all methods."""
 
     def __init__(self, files: BlobFiles, store: BlobStore, *, largest: int) -> None:
@@ -56,7 +56,7 @@ class BlobDepot:
 
     def put(self, content: bytes, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
         """Keeps some bytes; their key."""
-        key = BlobKey(digest_of(content), job_id, transient)
+        key = BlobKey(compute_digest(content), job_id, transient)
         self.check_size(key, len(content))
         if not self.has(key):
             self.take(key, len(content), lambda incoming: incoming.write(content))
@@ -64,7 +64,7 @@ class BlobDepot:
 
     def put_file(self, path: Path, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
         """Keeps a copy of a file; its key. Raises OSError where it can't be read."""
-        digest, size = digest_of_file(str(path))
+        digest, size = compute_file_digest(str(path))
         key = BlobKey(digest, job_id, transient)
         self.check_size(key, size)
         if not self.has(key):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .exit_codes import ExitCode, Failure, explained
+from .exit_codes import CommandFailure, ExitCode, to_failure
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,21 +50,21 @@ def _report(error: Exception) -> int:
     if usage is not None:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "tailrace"
-        return _say(Failure(ExitCode.USAGE, f"{usage().rstrip('.')}; see `{path} --help`"))
-    failure = explained(error)
+        return _say(CommandFailure(ExitCode.USAGE, f"{usage().rstrip('.')}; see `{path} --help`"))
+    failure = to_failure(error)
     if failure is not None:
         return _say(failure)
     import traceback
 
     traceback.print_exc()
     return _say(
-        Failure(
+        CommandFailure(
             ExitCode.INTERNAL, f"{type(error).__name__}: {error}; this is a mistake of tailrace: report it"
         )
     )
 
 
-def _say(failure: Failure) -> int:
+def _say(failure: CommandFailure) -> int:
     from ...infra.redaction import redacted
 
     lines = [f"tailrace: {' '.join(str(failure).split())}", *failure.details.splitlines()]

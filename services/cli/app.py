@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .command_registry import COMMANDS, Loaded
+from .command_registry import COMMANDS, LazyCommands
 
 
 class _Commands(TyperGroup):
@@ -16,7 +16,7 @@ class _Commands(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = Loaded()
+        self.commands = LazyCommands()
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """A line for each command, which is known without the command."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import typer
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """`place`: module:name, of a function or, where there are commands below it, of a Typer."""
 
     place: str
@@ -22,110 +22,110 @@ class Command(NamedTuple):
     """Whether the command runs a program: then everything behind the program's path belongs to the program."""
 
 
-COMMANDS: Mapping[str, Command] = {
-    "jobmanager": Command(
+COMMANDS: Mapping[str, CommandEntry] = {
+    "jobmanager": CommandEntry(
         "commands.processes:jobmanager",
         "Run a jobmanager: Dispatcher, ResourceManager and the JobMasters of all jobs.",
     ),
-    "taskexecutor": Command(
+    "taskexecutor": CommandEntry(
         "commands.processes:taskexecutor",
         "Run a TaskExecutor with its Spark and its tasks; may be started before the jobmanager.",
     ),
-    "run": Command(
+    "run": CommandEntry(
         "commands.run:run",
         "Run a program's job on the cluster, wait for its end, and print what it prints.",
         True,
     ),
-    "plan": Command(
+    "plan": CommandEntry(
         "commands.plan:plan",
         "Show what a program becomes: StreamGraph, JobGraph and ExecutionGraph of its first job. Needs no cluster.",
         True,
     ),
-    "list": Command(
+    "list": CommandEntry(
         "commands.jobs:list_jobs",
         "List all jobs, oldest first, with their status and their tasks by state. JSON: one object a line.",
     ),
-    "show": Command(
+    "show": CommandEntry(
         "commands.show_job:show",
         "Show a job: its tasks, checkpoints, and the last failures of its tasks, with what was raised and where.",
     ),
-    "cancel": Command("commands.jobs:cancel", "Cancel a job, and wait until it has ended."),
-    "stop": Command(
+    "cancel": CommandEntry("commands.jobs:cancel", "Cancel a job, and wait until it has ended."),
+    "stop": CommandEntry(
         "commands.checkpoints:stop",
         "End a job with a savepoint, and print where that is: nothing is done after it, and nothing is lost.",
     ),
-    "checkpoint": Command(
+    "checkpoint": CommandEntry(
         "commands.checkpoints:checkpoint", "Take a checkpoint of a job now, and print where it is."
     ),
-    "checkpoints": Command(
+    "checkpoints": CommandEntry(
         "commands.checkpoints:checkpoints",
         "List a job's checkpoints and savepoints, oldest first: under way, completed, failed and why. "
         "JSON: one a line.",
     ),
-    "output": Command(
+    "output": CommandEntry(
         "commands.jobs:output", "Print what a job's print sinks wrote. JSON: one object a line."
     ),
-    "story": Command(
+    "story": CommandEntry(
         "commands.story:story",
         "Tell the life of one thing: who said what to whom, when, and because of what.",
     ),
-    "state": Command(
+    "state": CommandEntry(
         "commands.state:state",
         "Print the state of every role, now or at any place of the log, with a hash that is the same for the same log.",
     ),
-    "diff": Command(
+    "diff": CommandEntry(
         "commands.diff:diff",
         "Print what changed between two moments: jobs and their tasks, TaskExecutors and their slots, leaders.",
     ),
-    "shell": Command(
+    "shell": CommandEntry(
         "commands.shell:shell",
         "Look around in the state with ls, cat, tree, find, cd, and go to other moments with at, diff.",
     ),
-    "sql": Command(
+    "sql": CommandEntry(
         "commands.sql:sql",
         "Ask the log in SQL: a table for each type of event (task_executor_SubmitTask), "
         "and `log` with all their headers.",
     ),
-    "replay": Command(
+    "replay": CommandEntry(
         "commands.replay:replay",
         "Fold a log from its beginning and print the hash of its states; with --check, hold every decision against it.",
     ),
-    "fork": Command(
+    "fork": CommandEntry(
         "commands.fork:fork",
         "Make a cluster that goes on from any place of a history: real masters, simulated TaskExecutors, "
         "to try things on.",
     ),
-    "what-if": Command(
+    "what-if": CommandEntry(
         "commands.what_if:what_if",
         "Have the cluster's own roles go on from any place of its history, in a simulated world, with changes.",
     ),
-    "top": Command(
+    "top": CommandEntry(
         "top:top",
         "Watch a cluster live, or play its past: masters, TaskExecutors, slots, jobs, checkpoints, the log in words.",
     ),
-    "kafka-tools": Command(
+    "kafka-tools": CommandEntry(
         "commands.kafka_tools:kafka_tools",
         "Run one of Kafka's own tools (kafka-topics, kafka-console-consumer, ...) at the cluster's Kafka.",
         True,
     ),
-    "config": Command(
+    "config": CommandEntry(
         "commands.config:config",
         "List the options: key, value, and where it was set. Says what a process that starts here would go by.",
     ),
-    "demo": Command(
+    "demo": CommandEntry(
         "commands.demo:demo",
         "Start a cluster, count words in windows, check the counts, shut down, and tell the story from the log.",
     ),
-    "cluster": Command("commands.cluster:app", "Start, stop and look at a cluster on this machine."),
-    "savepoint": Command("commands.savepoint:app", "Take, look into and delete savepoints."),
-    "log": Command(
+    "cluster": CommandEntry("commands.cluster:app", "Start, stop and look at a cluster on this machine."),
+    "savepoint": CommandEntry("commands.savepoint:app", "Take, look into and delete savepoints."),
+    "log": CommandEntry(
         "commands.log:app",
         "Print the cluster's log: offset, time, sender -> recipient, type, cause, key fields. JSON: one object a line.",
     ),
 }
 
 
-class Loaded(MutableMapping[str, Any]):
+class LazyCommands(MutableMapping[str, Any]):
     """The commands by their names, each loaded when it is looked up."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Loaded(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         found = self._more.get(name)
         if found is None:
-            found = self._more[name] = load(name, COMMANDS[name])
+            found = self._more[name] = load_command(name, COMMANDS[name])
         return found
 
     def __setitem__(self, name: str, command: Any) -> None:
@@ -150,7 +150,7 @@ class Loaded(MutableMapping[str, Any]):
         return len(COMMANDS)
 
 
-def load(name: str, command: Command) -> Any:
+def load_command(name: str, command: CommandEntry) -> Any:
     """The command as typer runs it."""
     module, _, attribute = command.place.partition(":")
     found = getattr(import_module(f"{__package__}.{module}"), attribute)

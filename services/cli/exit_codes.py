@@ -41,7 +41,7 @@ class ExitCode(IntEnum):
     """`run`: SIGTERM; jobs that it waited for run on."""
 
 
-class Failure(Exception):
+class CommandFailure(Exception):
     """An expected error: `str()` of it is the line on stderr; `details` are lines below it, such as a log's end."""
 
     def __init__(self, code: ExitCode, message: str, details: str = "") -> None:
@@ -61,14 +61,14 @@ CODES: Mapping[str, ExitCode] = {
     "services.host.election_participant:ElectedLeaderExists": ExitCode.USAGE,
     "services.host.election_participant:StaleElectionEpoch": ExitCode.USAGE,
     "services.client.checkpoint_requests:CheckpointFailedError": ExitCode.SAVEPOINT,
-    "services.client.checkpoint_requests:SavepointKeptError": ExitCode.SAVEPOINT,
+    "services.client.checkpoint_requests:SavepointNotDisposedError": ExitCode.SAVEPOINT,
     "services.client.log_subscription:JobRejectedError": ExitCode.JOB,
-    "services.client.log_subscription:NoAnswer": ExitCode.UNREACHABLE,
+    "services.client.log_subscription:NoAnswerError": ExitCode.UNREACHABLE,
     "services.configuration.errors:ConfigurationError": ExitCode.USAGE,
     "services.core.feature_level:UnknownFeatureLevel": ExitCode.USAGE,
     "services.history.archive.errors:ArchiveError": ExitCode.ARCHIVE,
-    "services.history.log_position:BadPosition": ExitCode.USAGE,
-    "services.history.log_position:OutsideLog": ExitCode.NOT_FOUND,
+    "services.history.log_position:InvalidPosition": ExitCode.USAGE,
+    "services.history.log_position:PositionOutOfRange": ExitCode.NOT_FOUND,
     "services.history.sql.errors:SparkUnavailable": ExitCode.PROCESS,
     "services.history.sql.errors:SqlError": ExitCode.USAGE,
     "services.host.host:Deposed": ExitCode.DEPOSED,
@@ -76,7 +76,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.log.event_log:LogUnavailable": ExitCode.UNREACHABLE,
     "services.log.topic_validation:UnfitTopic": ExitCode.UNREACHABLE,
     "services.log.newer_release:NewerRelease": ExitCode.USAGE,
-    "services.simulation.fork_members:DamagedMembers": ExitCode.USAGE,
+    "services.simulation.fork_members:CorruptMembersFile": ExitCode.USAGE,
     "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
     "services.snapshots.state_hash_auditor:ReplicaDiverged": ExitCode.ASTRAY,
 }
@@ -86,26 +86,26 @@ takes longer than most commands."""
 _PACKAGE = __name__.partition(".")[0]
 
 
-def explained(error: BaseException) -> Failure | None:
+def to_failure(error: BaseException) -> CommandFailure | None:
     """The Failure that an exception of `CODES`, or of a class below one, means; None for what nobody expects."""
-    if isinstance(error, Failure):
+    if isinstance(error, CommandFailure):
         return error
     for kind in type(error).__mro__:
         package, _, module = kind.__module__.partition(".")
         name = f"{module}:{kind.__qualname__}"
         if package == _PACKAGE and name in CODES:
-            return _told(name, CODES[name], error)
+            return _failure_from_error(name, CODES[name], error)
     return None
 
 
-def _told(name: str, code: ExitCode, error: Any) -> Failure:
+def _failure_from_error(name: str, code: ExitCode, error: Any) -> CommandFailure:
     match name.partition(":")[2]:
         case "KafkaUnavailable" | "ZooKeeperUnavailable" | "JarsUnavailable" | "MissingPrerequisite":
             first, _, rest = str(error).partition("\n")
-            return Failure(code, first, rest)
+            return CommandFailure(code, first, rest)
         case "ConfigurationError":
-            return Failure(code, f"{error}; `tailrace config` lists all options")
+            return CommandFailure(code, f"{error}; `tailrace config` lists all options")
         case "JobRejectedError":
-            return Failure(code, f"job {error.job_id} was rejected: {error.reason}")
+            return CommandFailure(code, f"job {error.job_id} was rejected: {error.reason}")
         case _:
-            return Failure(code, str(error))
+            return CommandFailure(code, str(error))

@@ -1,24 +1,24 @@
 """What any client of a cluster does: it writes requests to the submissions topic and reads the answers in the log."""
 
-from .accumulators import Counts, KafkaReports
-from .checkpoint_requests import CheckpointFailedError, Progress, SavepointKeptError
+from .accumulators import AccumulatorTotals, KafkaHeartbeatReports
+from .checkpoint_requests import CheckpointFailedError, CheckpointProgress, SavepointNotDisposedError
 from .client import Client
-from .job_incidents import Incident, Incidents
-from .log_subscription import Conversation, JobRejectedError, NoAnswer
+from .job_incidents import Incident, JobIncidentTracker
+from .log_subscription import ClusterSubscription, JobRejectedError, NoAnswerError
 from .print_output import OutputRecord, read_output
 
 __all__ = [
     "CheckpointFailedError",
     "Client",
-    "Conversation",
-    "Counts",
+    "ClusterSubscription",
+    "AccumulatorTotals",
     "Incident",
-    "Incidents",
+    "JobIncidentTracker",
     "JobRejectedError",
-    "KafkaReports",
-    "NoAnswer",
+    "KafkaHeartbeatReports",
+    "NoAnswerError",
     "OutputRecord",
-    "Progress",
-    "SavepointKeptError",
+    "CheckpointProgress",
+    "SavepointNotDisposedError",
     "read_output",
 ]

@@ -37,20 +37,20 @@ Subtask = tuple[str, int]
 """(vertex, index)."""
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _SubtaskReport(msgspec.Struct, frozen=True):
     attempt_number: int
     ended: bool
     counts: dict[str, float]
 
 
-class Counts:
+class AccumulatorTotals:
     """Of one job. Told of events in the order of the log, and of reports as they come."""
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id
         self._attempts: dict[str, tuple[Subtask, int]] = {}
         """Execution -> its subtask, and the number of the attempt."""
-        self._said: dict[Subtask, _Said] = {}
+        self._said: dict[Subtask, _SubtaskReport] = {}
 
     def hear(self, records: Iterable[Record]) -> None:
         """What the log says of the job's attempts."""
@@ -82,10 +82,10 @@ class Counts:
         before = self._said.get(subtask)
         if before is None or (number, ended) >= (before.attempt_number, before.ended):
             named = before.counts if before is not None else {}
-            self._said[subtask] = _Said(number, ended, bounded({**named, **counts}))
+            self._said[subtask] = _SubtaskReport(number, ended, bounded({**named, **counts}))
 
 
-class Counted(msgspec.Struct, frozen=True):
+class JobAccumulators(msgspec.Struct, frozen=True):
     """What the attempts of a job that run now have counted, as their last heartbeats say."""
 
     accumulators: dict[str, float]
@@ -94,17 +94,17 @@ class Counted(msgspec.Struct, frozen=True):
     """execution_attempt_id -> metric -> value."""
 
 
-def counted(
+def read_accumulators(
     configuration: Configuration,
     job_id: str,
     attempts: Mapping[str, Subtask],
     ended: Mapping[Subtask, Mapping[str, float]],
-) -> Counted:
+) -> JobAccumulators:
     """Of a job that runs: `attempts` are its current ones, `ended` what earlier attempts said at their end.
 
     Raises LogUnavailable.
     """
-    reports = KafkaReports(configuration, job_id)
+    reports = KafkaHeartbeatReports(configuration, job_id)
     try:
         latest = {
             each.execution_attempt_id: each
@@ -118,10 +118,10 @@ def counted(
         if attempt in latest and latest[attempt].user_accumulators:
             said[subtask] = bounded(latest[attempt].user_accumulators)
     metrics = {each: bounded(latest[each].metrics) for each in attempts if each in latest}
-    return Counted(total(said.values()), metrics)
+    return JobAccumulators(total(said.values()), metrics)
 
 
-class Reports(Protocol):
+class HeartbeatReports(Protocol):
     """Where AccumulatorReports come from."""
 
     def poll(self) -> list[AccumulatorReport]:
@@ -133,7 +133,7 @@ class Reports(Protocol):
         ...
 
 
-class KafkaReports:
+class KafkaHeartbeatReports:
     """The AccumulatorReports of a job on the heartbeats topic; for one thread."""
 
     def __init__(self, configuration: Configuration, job_id: str, *, timeout: float = 10.0) -> None:

@@ -8,15 +8,15 @@ from ...schemas.event import EVERYONE
 from ...schemas.types import EntryPoint, JobGraph
 from ..blobs.client import BlobClient
 from ..blobs.errors import BlobError, BlobUnavailable
-from ..blobs.job_blobs import least_size, offloaded
-from ..blobs.protocol import ENDPOINT, Pace
+from ..blobs.job_blobs import least_size, offload
+from ..blobs.protocol import ENDPOINT, Timeouts
 from ..blobs.shared_secret_auth import SharedSecret
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_CONNECT_TIMEOUT, BLOB_OFFLOAD_MINSIZE, BLOB_SOCKET_TIMEOUT
 from ..core.leadership import LeadershipState
 from ..core.role import DISPATCHER
 from ..log import EventLog, LogTruncated, LogUnavailable
-from ..snapshots.recovery import known_leadership
+from ..snapshots.recovery import read_newest_leadership
 from ..snapshots.store import SnapshotStore
 
 _TRIES = 3
@@ -31,7 +31,7 @@ def address_of(leadership: LeadershipState) -> str | None:
 
 def find_server(log: EventLog, store: SnapshotStore | None = None) -> str | None:
     """As `address_of`, as the log says it now; from a snapshot on, where there is one. Raises LogUnavailable."""
-    leadership, start = (LeadershipState(), 0) if store is None else known_leadership(log, store)
+    leadership, start = (LeadershipState(), 0) if store is None else read_newest_leadership(log, store)
     end = log.end()
     tail = log.tail(start, concerns=lambda sender, recipient: sender == DISPATCHER and recipient == EVERYONE)
     try:
@@ -51,7 +51,10 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
     minsize = configuration.get(BLOB_OFFLOAD_MINSIZE)
     if least_size(what, minsize) is None:
         return what, None
-    pace, secret = Pace(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6), SharedSecret.of(configuration)
+    pace, secret = (
+        Timeouts(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
+        SharedSecret.of(configuration),
+    )
     reason = ""
     for _ in range(_TRIES):
         try:
@@ -60,7 +63,7 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
                 return what, "the cluster has no BlobServer"
             timeout = configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6
             with BlobClient(address, connect_timeout=timeout, pace=pace, secret=secret) as client:
-                return offloaded(what, minsize, lambda content: client.put(content, job_id)), None
+                return offload(what, minsize, lambda content: client.put(content, job_id)), None
         except BlobUnavailable as error:
             # The leader may be another by now.
             reason = str(error)

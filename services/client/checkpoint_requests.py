@@ -17,10 +17,10 @@ from ...schemas.states import EXECUTION_ENDS, JOB_ENDS
 from ...schemas.types import CompletedCheckpoint, JobStatus
 from ..configuration import Configuration
 from .client import Client
-from .log_subscription import Conversation, NoAnswer
+from .log_subscription import ClusterSubscription, NoAnswerError
 
 _ANSWER_TIMEOUT_S = 30.0
-_LOOK_S = 0.2
+_POLL_INTERVAL_S = 0.2
 
 
 class CheckpointFailedError(Exception):
@@ -32,11 +32,11 @@ class CheckpointFailedError(Exception):
         super().__init__(reason)
 
 
-class SavepointKeptError(Exception):
+class SavepointNotDisposedError(Exception):
     """A savepoint was not deleted; the message is the reason."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class CheckpointProgress(msgspec.Struct, frozen=True):
     """A checkpoint that is under way: how many subtasks it awaited, and the Executions that it still waits for."""
 
     checkpoint_id: int
@@ -44,7 +44,7 @@ class Progress(msgspec.Struct, frozen=True):
     waiting_for: tuple[str, ...]
 
 
-class Request:
+class CheckpointRequest:
     """A request for a checkpoint of a job, told of events in the order of the log."""
 
     def __init__(self, job_id: str, requester: str) -> None:
@@ -53,7 +53,7 @@ class Request:
         self._requests: set[int] = set()
         self.heard = False
         """Whether anybody has taken notice of it."""
-        self.progress: Progress | None = None
+        self.progress: CheckpointProgress | None = None
         """Set once the checkpoint was triggered."""
         self.ended: JobStatus | None = None
         """How the job has ended, if it was heard to."""
@@ -68,7 +68,7 @@ class Request:
             case job_master.CheckpointTriggered(job_id=self._job_id) as triggered:
                 if self._requests & set(triggered.requests):
                     awaited = triggered.to_acknowledge
-                    self.progress = Progress(triggered.checkpoint_id, len(awaited), awaited)
+                    self.progress = CheckpointProgress(triggered.checkpoint_id, len(awaited), awaited)
             case job_master.AcknowledgeCheckpoint(
                 job_id=self._job_id, checkpoint_id=checkpoint_id, execution_attempt_id=attempt
             ):
@@ -89,10 +89,10 @@ class Request:
 
     def wait(
         self,
-        conversation: Conversation,
+        conversation: ClusterSubscription,
         *,
         timeout: float = _ANSWER_TIMEOUT_S,
-        show: Callable[[Progress | None], None] = lambda _: None,
+        show: Callable[[CheckpointProgress | None], None] = lambda _: None,
     ) -> CompletedCheckpoint:
         """Waits until the checkpoint is complete; how long that may take is the job's affair.
 
@@ -102,11 +102,11 @@ class Request:
         Raises CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and LogUnavailable.
         """
         until = time.monotonic() + timeout
-        while (done := conversation.wait_for(self.hear, _LOOK_S)) is None:
+        while (done := conversation.wait_for(self.hear, _POLL_INTERVAL_S)) is None:
             if self.heard:
                 show(self.progress)
             if not self.heard and time.monotonic() > until:
-                raise NoAnswer(
+                raise NoAnswerError(
                     f"a checkpoint of job {self._job_id} was asked for, but no jobmanager answered within "
                     f"{timeout:g} s: is one running? The next one to start will take it up"
                 )
@@ -115,7 +115,7 @@ class Request:
             show(self.progress)
         return done
 
-    def wait_for_end(self, conversation: Conversation, timeout: float) -> JobStatus | None:
+    def wait_for_end(self, conversation: ClusterSubscription, timeout: float) -> JobStatus | None:
         """How the job ends; None where it has not within `timeout` seconds."""
 
         def answer(record: Record) -> JobStatus | None:
@@ -131,7 +131,9 @@ class Request:
             self.progress = msgspec.structs.replace(known, waiting_for=left)
 
 
-def ask(configuration: Configuration, job_id: str, what: Callable[[Client], None]) -> CompletedCheckpoint:
+def request_checkpoint(
+    configuration: Configuration, job_id: str, what: Callable[[Client], None]
+) -> CompletedCheckpoint:
     """Asks under an address of its own, by one of the Client's methods, and waits. Raises as `Request.wait`."""
     with (
         Client(configuration, name="checkpoint", timeout=10.0) as asker,
@@ -139,10 +141,10 @@ def ask(configuration: Configuration, job_id: str, what: Callable[[Client], None
     ):
         conversation.follow(job_id)
         what(asker)
-        return Request(job_id, asker.address).wait(conversation)
+        return CheckpointRequest(job_id, asker.address).wait(conversation)
 
 
-def dispose(configuration: Configuration, path: str, *, timeout: float = 60.0) -> Sequence[str]:
+def dispose_savepoint(configuration: Configuration, path: str, *, timeout: float = 60.0) -> Sequence[str]:
     """Has a savepoint deleted and waits for it. Raises SavepointKeptError, NoAnswer, LogUnavailable.
 
     The names of what else lies in its directory, which therefore stays: the first few.
@@ -157,10 +159,10 @@ def dispose(configuration: Configuration, path: str, *, timeout: float = 60.0) -
         asker.dispose_savepoint(path)
         said = conversation.wait_for(answer, timeout)
     if said is None:
-        raise NoAnswer(
+        raise NoAnswerError(
             f"the disposal of {path} was asked for, but no jobmanager answered within {timeout:g} s: is one running? "
             "The next one to start will take it up"
         )
     if said.failure is not None:
-        raise SavepointKeptError(said.failure)
+        raise SavepointNotDisposedError(said.failure)
     return said.left

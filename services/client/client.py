@@ -25,10 +25,10 @@ from ..log.factory import open_event_log, schema_registry_client
 from ..log.topics import LARGEST_SUBMISSION, submissions_topic
 from ..snapshots.store import SnapshotStore
 from .blob_upload import upload
-from .log_subscription import Conversation, JobRejectedError
+from .log_subscription import ClusterSubscription, JobRejectedError
 
 _NO_ID = re.compile(r"[^a-z0-9]+")
-_LONGEST_NAME = 24
+_MAX_NAME_LENGTH = 24
 
 
 class Client:
@@ -69,7 +69,7 @@ class Client:
         Raises JobRejectedError for one that is too large to be submitted.
         """
         if job_id is None:
-            job_id = new_job_id(what.name if isinstance(what, JobGraph) else what_runs(what))
+            job_id = new_job_id(what.name if isinstance(what, JobGraph) else describe_program(what))
         # What can't be a blob goes on travelling along, as it does from clients that know nothing of blobs.
         what, left = upload(what, job_id, self.configuration, self._log)
         graph, entry_point = (what, None) if isinstance(what, JobGraph) else (None, what)
@@ -127,9 +127,9 @@ class Client:
         """
         self._request(dispatcher.ShutDownCluster(reason=reason, suspend=suspend))
 
-    def conversation(self) -> Conversation:
+    def conversation(self) -> ClusterSubscription:
         """What the log will say to this client, from its present end on."""
-        return Conversation(self._log, self.address, SnapshotStore.of(self.configuration))
+        return ClusterSubscription(self._log, self.address, SnapshotStore.of(self.configuration))
 
     def close(self) -> None:
         """Gives connections back."""
@@ -174,10 +174,10 @@ class Client:
 
 def new_job_id(name: str) -> str:
     """An id that no job has, beginning with the job's name so that people recognise it."""
-    readable = _NO_ID.sub("-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+    readable = _NO_ID.sub("-", name.lower()).strip("-")[:_MAX_NAME_LENGTH].strip("-")
     return f"{readable or 'job'}-{secrets.token_hex(8)}"
 
 
-def what_runs(entry_point: EntryPoint | None) -> str:
+def describe_program(entry_point: EntryPoint | None) -> str:
     """The last part of the module that an entry point names."""
     return entry_point.target.partition(":")[0].rpartition(".")[2] if entry_point else ""

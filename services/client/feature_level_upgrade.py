@@ -8,10 +8,10 @@ from ...schemas.everyone import FeatureLevelRaised
 from ..configuration import Configuration
 from ..core.feature_level import FEATURE_LEVEL
 from .client import Client
-from .log_subscription import NoAnswer
+from .log_subscription import NoAnswerError
 
 
-def upgrade(configuration: Configuration, *, timeout: float = 30.0) -> tuple[int, int]:
+def raise_to_latest_level(configuration: Configuration, *, timeout: float = 30.0) -> tuple[int, int]:
     """Asks for this release's feature level and waits for it; (the level before, the level now).
 
     Raises NoAnswer, also where the leader refuses it; LogUnavailable; UnknownFeatureLevel where the cluster is beyond
@@ -21,7 +21,7 @@ def upgrade(configuration: Configuration, *, timeout: float = 30.0) -> tuple[int
     def answer(record: Record) -> int | None:
         body = record.body
         if isinstance(body, FeatureLevelRejected) and record.header.recipient == asker.address:
-            raise NoAnswer(body.reason)
+            raise NoAnswerError(body.reason)
         return body.level if isinstance(body, FeatureLevelRaised) and body.level >= FEATURE_LEVEL else None
 
     with Client(configuration, name="upgrade", timeout=10.0) as asker, asker.conversation() as conversation:
@@ -31,7 +31,7 @@ def upgrade(configuration: Configuration, *, timeout: float = 30.0) -> tuple[int
         asker.raise_feature_level(FEATURE_LEVEL)
         now = conversation.wait_for(answer, timeout)
     if now is None:
-        raise NoAnswer(
+        raise NoAnswerError(
             f"feature level {FEATURE_LEVEL} was asked for, but no jobmanager that knows it leads: the first of this "
             "release that does will raise the cluster to it"
         )

@@ -27,9 +27,9 @@ from ...schemas.types import CheckpointFailureReason, ExecutionState, JobVertex
 from ..core.failure_repetition import describe_repetition
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 
-_MOST = 3
+_MAX_LINES = 3
 """Failures that are told of one by one, of those that come together."""
-_TOLD_OTHERWISE = frozenset(
+_REPORTED_ELSEWHERE = frozenset(
     {
         CheckpointFailureReason.TASK_FAILURE,
         CheckpointFailureReason.JOB_ENDED,
@@ -37,7 +37,7 @@ _TOLD_OTHERWISE = frozenset(
     }
 )
 """A checkpoint's failure that follows from what is told anyway, or that nobody misses."""
-_ENDED = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
+_TERMINAL_STATES = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
 
 
 _REMEMBERED = 100
@@ -58,7 +58,7 @@ class _Attempt(msgspec.Struct, frozen=True):
     allocation_id: str
 
 
-class Incidents:
+class JobIncidentTracker:
     """Of one job. Told of events in the order of the log, it says what people should know."""
 
     def __init__(self, job_id: str) -> None:
@@ -84,10 +84,10 @@ class Incidents:
             for incident in self._heard(record, again):
                 failed.setdefault(incident.line, incident)
         told = list(failed.values())
-        if len(told) > _MOST:
-            told = [*told[:_MOST], Incident(f"and {len(told) - _MOST} more failures")]
+        if len(told) > _MAX_LINES:
+            told = [*told[:_MAX_LINES], Incident(f"and {len(told) - _MAX_LINES} more failures")]
         if again:
-            told.append(Incident(_restarted(again)))
+            told.append(Incident(_describe_restart(again)))
         return told
 
     def _heard(self, record: Record, again: list[_Attempt]) -> list[Incident]:
@@ -101,12 +101,14 @@ class Incidents:
                     again.append(attempt)
             case UpdateTaskExecutionState(job_id=self._job_id) as update:
                 return self._updated(update)
-            case CheckpointAborted(job_id=self._job_id) as aborted if aborted.failure not in _TOLD_OTHERWISE:
+            case CheckpointAborted(job_id=self._job_id) as aborted if (
+                aborted.failure not in _REPORTED_ELSEWHERE
+            ):
                 why, _, details = aborted.reason.partition("\n")
                 kind = aborted.failure.value
                 return [Incident(f"checkpoint {aborted.checkpoint_id} failed, {kind}: {why}", details)]
             case CheckpointRestored(job_id=self._job_id) as restored:
-                return _restored(restored)
+                return _describe_restore(restored)
             case RequestSlot(job_id=self._job_id, allocation_id=allocation_id):
                 self._requested.add(allocation_id)
             case CancelSlotRequest(allocation_id=allocation_id):
@@ -128,7 +130,7 @@ class Incidents:
         return []
 
     def _updated(self, update: UpdateTaskExecutionState) -> list[Incident]:
-        if update.execution_state not in _ENDED:
+        if update.execution_state not in _TERMINAL_STATES:
             return []
         attempt = self._running.pop(update.execution_attempt_id, None)
         if attempt is None or update.execution_state is not ExecutionState.FAILED:
@@ -144,7 +146,7 @@ class Incidents:
         gone = [attempt for attempt, each in self._running.items() if there(each)]
         for attempt in gone:
             del self._running[attempt]
-        return [Incident(f"{reason}; {_counted(len(gone))} ran there")] if gone else []
+        return [Incident(f"{reason}; {_count_phrase(len(gone))} ran there")] if gone else []
 
     def _attempt(self, submitted: SubmitTask, resource_id: str) -> _Attempt:
         vertex = self._vertices.get(submitted.vertex_id)
@@ -153,14 +155,16 @@ class Incidents:
         return _Attempt(task, submitted.attempt_number, resource_id, submitted.allocation_id)
 
 
-def concerns(job_master: str, sender: str, recipient: str) -> bool:
-    """Whether `Incidents` of the job wants to hear what one says to the other. Most of what is said it does not."""
+def is_about_job(job_master: str, sender: str, recipient: str) -> bool:
+    """Whether `JobIncidentTracker` of the job wants to hear what one says to the other. Most of what is said it does
+    not.
+    """
     return recipient == job_master or (
         sender == job_master and kind_of(recipient) in (TASK_EXECUTOR, RESOURCE_MANAGER)
     )
 
 
-def _restored(restored: CheckpointRestored) -> list[Incident]:
+def _describe_restore(restored: CheckpointRestored) -> list[Incident]:
     told = [Incident(f"{uri} is passed over: {why}") for uri, why in restored.passed_over.items()]
     if restored.checkpoint is None:
         return told
@@ -168,12 +172,12 @@ def _restored(restored: CheckpointRestored) -> list[Incident]:
     return [*told, Incident(f"all tasks begin with checkpoint {found.checkpoint_id}, {found.uri}")]
 
 
-def _restarted(again: list[_Attempt]) -> str:
+def _describe_restart(again: list[_Attempt]) -> str:
     number = max(each.number for each in again) + 1
     if len(again) == 1:
         return f"{again[0].task} starts again on {again[0].resource_id}, attempt {number}"
     return f"{len(again)} tasks start again, attempt {number}"
 
 
-def _counted(tasks: int) -> str:
+def _count_phrase(tasks: int) -> str:
     return "1 task" if tasks == 1 else f"{tasks} tasks"

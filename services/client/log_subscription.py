@@ -18,12 +18,12 @@ from ...schemas.everyone import ConfigurationChanged
 from ..core.leadership import LeadershipState
 from ..core.role import CLIENT, JOB_MASTER, address
 from ..log import EventLog, Tail
-from ..snapshots.recovery import known_to_clients
+from ..snapshots.recovery import read_client_view
 from ..snapshots.store import SnapshotStore
 from . import job_incidents
 
 T = TypeVar("T")
-_LONGEST_WAIT_S = 0.2
+_MAX_WAIT_S = 0.2
 
 
 class JobRejectedError(Exception):
@@ -35,27 +35,27 @@ class JobRejectedError(Exception):
         super().__init__(reason)
 
 
-class NoAnswer(Exception):
+class NoAnswerError(Exception):
     """Nobody answered in time. The request stands: it is in the submissions topic."""
 
 
-def not_accepted(job_id: str, timeout: float) -> NoAnswer:
+def not_accepted_error(job_id: str, timeout: float) -> NoAnswerError:
     """Of a job that was submitted and of which nothing was heard for so many seconds."""
-    return NoAnswer(
+    return NoAnswerError(
         f"the submission of job {job_id} was written, but was not accepted within {timeout:g} s: a "
         "jobmanager is busy with other submissions, or none runs (`tailrace cluster status`). The job is not "
         "lost: `tailrace list` shows it when its turn has come"
     )
 
 
-class Conversation:
+class ClusterSubscription:
     """For one thread. Raises LogUnavailable when opened."""
 
     def __init__(self, log: EventLog, client_address: str, store: SnapshotStore | None = None) -> None:
         """Who leads is read from the log: from a snapshot on, where there is one in the `store`."""
         end = log.end()
         self._leadership, self._configuration, start = (
-            (LeadershipState(), {}, 0) if store is None else known_to_clients(log, store)
+            (LeadershipState(), {}, 0) if store is None else read_client_view(log, store)
         )
         self._unread: list[Record] = []
         tail = log.tail(start, concerns=lambda _, recipient: recipient == EVERYONE)
@@ -75,7 +75,7 @@ class Conversation:
         self._connect()
 
     def follow(self, job_id: str) -> None:
-        """From here on what befalls a job is heard too, for its `Incidents`."""
+        """From here on what befalls a job is heard too, for its `JobIncidentTracker`."""
         self._job_master = address(JOB_MASTER, job_id)
 
     @property
@@ -109,7 +109,7 @@ class Conversation:
         """The first answer that is not None; None after `timeout` seconds. What is said before it is passed over."""
         until = None if timeout is None else time.monotonic() + timeout
         while until is None or time.monotonic() < until:
-            said = self.poll(_LONGEST_WAIT_S)
+            said = self.poll(_MAX_WAIT_S)
             for index, record in enumerate(said):
                 found = answer(record)
                 if found is not None:
@@ -128,7 +128,7 @@ class Conversation:
         """The JobAccepted with its header. Raises as `accepted`."""
         found = self.wait_for_acceptance(job_id, timeout)
         if found is None:
-            raise not_accepted(job_id, timeout)
+            raise not_accepted_error(job_id, timeout)
         return found
 
     def wait_for_acceptance(self, job_id: str, timeout: float) -> Record | None:
@@ -169,7 +169,7 @@ class Conversation:
 
     def _concerns(self, sender: str, recipient: str) -> bool:
         return recipient in self._mine or (
-            self._job_master is not None and job_incidents.concerns(self._job_master, sender, recipient)
+            self._job_master is not None and job_incidents.is_about_job(self._job_master, sender, recipient)
         )
 
     def __enter__(self) -> Self:

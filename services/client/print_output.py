@@ -16,7 +16,7 @@ from ..configuration import Configuration
 from ..log import LogUnavailable
 from ..log.clients import client_configuration, consumer_configuration, retry_until
 
-_LOOK_AGAIN_S = 0.1
+_POLL_INTERVAL_S = 0.1
 
 
 class OutputRecord(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ def read_output(
     while not _exists(admin, topic, timeout):
         if over():
             return
-        time.sleep(_LOOK_AGAIN_S)
+        time.sleep(_POLL_INTERVAL_S)
     consumer = Consumer(
         consumer_configuration(
             configuration.bootstrap_servers, enable_partition_eof=True, auto_offset_reset="earliest"
@@ -70,7 +70,7 @@ def read_output(
             end = _end(admin, topic, timeout) if last_round else None
             # Without an end, a round is one look at what is there.
             while end is None or position < end:
-                message = consumer.poll(_LOOK_AGAIN_S)
+                message = consumer.poll(_POLL_INTERVAL_S)
                 if message is None:
                     if end is None:
                         break
@@ -78,7 +78,7 @@ def read_output(
                 error = message.error()
                 if error is None:
                     position = (message.offset() or 0) + 1
-                    yield _decoded(message)
+                    yield _decode(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     position = max(position, message.offset() or 0)
                     if end is None:
@@ -112,7 +112,7 @@ def _end(admin: AdminClient, topic: str, timeout: float) -> int:
         raise LogUnavailable(f"the end of {topic} can't be read: {error.args[0].str()}") from error
 
 
-def _decoded(message: Message) -> OutputRecord:
+def _decode(message: Message) -> OutputRecord:
     value = message.value() or b""
     offset, timestamp = message.offset() or 0, message.timestamp()[1]
     try:

@@ -16,8 +16,8 @@ from ...schemas.body import Body
 from ...schemas.ids import is_id
 from ...schemas.types import JobGraph
 from ..blobs.errors import BlobError
-from ..blobs.job_blobs import offloaded
-from ..blobs.tiered_store import BlobDepot
+from ..blobs.job_blobs import offload
+from ..blobs.tiered_store import TieredBlobStore
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX
 
 _log = logger(__name__)
@@ -33,7 +33,7 @@ class InlineLimit:
     `minsize`: bytes of a part that becomes a blob in any case; `most`: bytes of the graph that may stay.
     """
 
-    def __init__(self, blobs: BlobDepot | None, minsize: int, most: int) -> None:
+    def __init__(self, blobs: TieredBlobStore | None, minsize: int, most: int) -> None:
         self._blobs = blobs
         self._minsize = minsize
         self._most = most
@@ -51,7 +51,7 @@ class InlineLimit:
         if self._blobs is not None and is_id(job_id):
             blobs = self._blobs
             try:
-                graph = offloaded(graph, self._minsize, lambda content: blobs.put(content, job_id))
+                graph = offload(graph, self._minsize, lambda content: blobs.put(content, job_id))
             except BlobError as error:
                 _log.warning("a graph keeps its large parts", job=job_id, error=str(error))
                 why = f"; its functions and files can't be kept as blobs: {error}"

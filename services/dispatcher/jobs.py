@@ -96,7 +96,7 @@ def _find_job_error(state: DispatcherState, body: dispatcher.SubmitJob) -> str |
     if body.job_graph is None and len(state.building) >= MAX_WAITING_BUILDS:
         return f"{MAX_WAITING_BUILDS:,} programs wait to be built already: submit again later"
     what = body.job_graph or body.entry_point
-    if what is not None and (of_blobs := job_blobs.fault(what, body.job_id)) is not None:
+    if what is not None and (of_blobs := job_blobs.find_fault(what, body.job_id)) is not None:
         return of_blobs
     if body.job_graph is not None:
         return _join_some(validate(body.job_graph)) or None
@@ -116,7 +116,10 @@ def _describe_outcome(job: Job) -> str:
 def _find_program_error(entry_point: EntryPoint) -> str | None:
     if faults := job_options.faults(entry_point.configuration):
         return f"configuration: {'; '.join(faults)}"
-    faults = [*limits.entry_point_faults(entry_point), *python_files.faults(entry_point.python_files)]
+    faults = [
+        *limits.entry_point_errors(entry_point),
+        *python_files.validation_errors(entry_point.python_files),
+    ]
     return _join_some(faults) or None
 
 
@@ -131,7 +134,7 @@ def on_job_graph_built(
 ) -> DispatcherState:
     state = _admit_built_job(state, record, body.job_id)
     job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
-    fault = job_blobs.fault(graph, body.job_id) or _join_some(validate(graph))
+    fault = job_blobs.find_fault(graph, body.job_id) or _join_some(validate(graph))
     admitted = job.transition(
         Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, withdrawn=False
     )

@@ -20,7 +20,7 @@ from ...schemas.event import EVERYONE
 from ...schemas.types import JobGraph
 from ..blobs.errors import BlobError
 from ..blobs.job_blobs import file_keys, parse
-from ..blobs.tiered_store import BlobDepot
+from ..blobs.tiered_store import TieredBlobStore
 from ..configuration.role_options import job_configuration
 from ..core.feature_level import FEATURE_LEVEL
 from ..core.instruction_tracker import InstructionTracker
@@ -46,7 +46,7 @@ class DispatcherShell:
         say: Emit,
         submissions: SubmissionsReader,
         configuration: Mapping[str, str] | None = None,
-        blobs: BlobDepot | None = None,
+        blobs: TieredBlobStore | None = None,
         elected: int | None = None,
         dispose: SavepointDisposer = dispose_savepoint,
         inline: InlineLimit | None = None,

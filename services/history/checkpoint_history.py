@@ -27,8 +27,8 @@ from ...schemas.job_master import (
 )
 from ...schemas.types import CheckpointMetrics, ExecutionState, SnapshotType
 
-_MOST = 1_000
-NOTED = frozenset(
+_MAX_CHECKPOINTS = 1_000
+NOTED_EVENTS = frozenset(
     {
         AcknowledgeCheckpoint,
         CheckpointAborted,
@@ -52,7 +52,7 @@ class CheckpointStatus(StrEnum):
     FAILED = "FAILED"
 
 
-class SubtaskView(msgspec.Struct, frozen=True):
+class SubtaskCheckpointView(msgspec.Struct, frozen=True):
     """A subtask's part of a checkpoint; `acknowledged` in microseconds since the epoch, None while it is awaited."""
 
     task: str
@@ -91,7 +91,7 @@ class CheckpointView(msgspec.Struct, frozen=True):
     """Why it failed, in words."""
     discarded: bool = False
     """Whether its files are gone since."""
-    subtasks: tuple[SubtaskView, ...] = ()
+    subtasks: tuple[SubtaskCheckpointView, ...] = ()
 
     @property
     def waiting_for(self) -> list[str]:
@@ -139,7 +139,7 @@ class CheckpointsSummary(msgspec.Struct, frozen=True):
     restored: RestoreView | None = None
 
 
-class _Known:
+class _KnownCheckpoints:
     """A checkpoint while it may still change: `subtasks` by their Executions."""
 
     def __init__(self, view: CheckpointView) -> None:
@@ -150,19 +150,19 @@ class _Known:
         return replace(self.view, subtasks=tuple(self.subtasks.values()))
 
 
-class Checkpoints:
+class CheckpointHistory:
     """Of all jobs. Told, in the order of the log, of the events that were news to their recipients: an answer to an
     instruction that does not stand any more, or one that comes a second time, is none.
     """
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[int, _Known]] = {}
+        self._of: dict[str, dict[int, _KnownCheckpoints]] = {}
         self._pending: dict[str, set[int]] = {}
         self._counts: dict[tuple[str, CheckpointStatus], int] = {}
         self._restored: dict[str, RestoreView] = {}
 
     @classmethod
-    def known(cls, views: Mapping[str, CheckpointsView]) -> Checkpoints:
+    def known(cls, views: Mapping[str, CheckpointsView]) -> CheckpointHistory:
         """With what `all` of another told."""
         made = cls()
         for job_id, view in views.items():
@@ -170,7 +170,7 @@ class Checkpoints:
             made._counts[job_id, CheckpointStatus.FAILED] = view.failed
             if view.restored is not None:
                 made._restored[job_id] = view.restored
-            made._of[job_id] = {each.checkpoint_id: _Known(each) for each in view.checkpoints}
+            made._of[job_id] = {each.checkpoint_id: _KnownCheckpoints(each) for each in view.checkpoints}
             made._pending[job_id] = {
                 each.checkpoint_id for each in view.checkpoints if each.status is CheckpointStatus.IN_PROGRESS
             }
@@ -257,7 +257,7 @@ class Checkpoints:
 
     def _begun(self, body: CheckpointTriggered, time: int, name_of: Callable[[str], str]) -> None:
         known = self._of.setdefault(body.job_id, {})
-        known[body.checkpoint_id] = _Known(
+        known[body.checkpoint_id] = _KnownCheckpoints(
             CheckpointView(
                 checkpoint_id=body.checkpoint_id,
                 snapshot_type=body.options.snapshot_type,
@@ -267,13 +267,13 @@ class Checkpoints:
                 stops=body.options.stops,
                 requested=bool(body.requests),
                 subtasks=(
-                    *(SubtaskView(name_of(each), each) for each in body.to_acknowledge),
-                    *(SubtaskView(name_of(each), each, finished=True) for each in body.finished),
+                    *(SubtaskCheckpointView(name_of(each), each) for each in body.to_acknowledge),
+                    *(SubtaskCheckpointView(name_of(each), each, finished=True) for each in body.finished),
                 ),
             )
         )
         self._pending.setdefault(body.job_id, set()).add(body.checkpoint_id)
-        for oldest in list(known)[: max(0, len(known) - _MOST)]:
+        for oldest in list(known)[: max(0, len(known) - _MAX_CHECKPOINTS)]:
             if known[oldest].view.discarded:
                 del known[oldest]
 

@@ -16,7 +16,7 @@ from ..job_master.job_status import ACTIVE
 from ..job_master.state import JobMasterState
 from ..resource_manager.state import ResourceManagerState
 from .checkpoint_history import CheckpointsSummary, CheckpointsView, CheckpointView
-from .projection import Fold
+from .projection import HistoryProjection
 from .restart_causes import RestartView
 
 
@@ -56,19 +56,19 @@ class WorkerView(msgspec.Struct, frozen=True):
     free_slots: int
 
 
-def jobs(fold: Fold) -> list[JobView]:
+def jobs(fold: HistoryProjection) -> list[JobView]:
     """All jobs, in the order of their submission."""
     state = fold.replica.states.get(DISPATCHER)
     if not isinstance(state, DispatcherState):
         return []
-    before = programs_before(state)
+    before = count_programs_before(state)
     views = [
         replace(job_view(fold, job), programs_before=before.get(job_id)) for job_id, job in state.jobs.items()
     ]
     return sorted(views, key=lambda view: (view.submitted or 0, view.job_id))
 
 
-def programs_before(state: DispatcherState) -> dict[str, int]:
+def count_programs_before(state: DispatcherState) -> dict[str, int]:
     """Job id -> how many programs are before its own, of all jobs whose programs are not built yet."""
     return {job_id: place for place, job_id in enumerate(state.building)}
 
@@ -79,9 +79,9 @@ def live_jobs(states: Mapping[str, object]) -> frozenset[str]:
     return frozenset((*state.live, *state.suspended)) if isinstance(state, DispatcherState) else frozenset()
 
 
-def job_view(fold: Fold, job: Job) -> JobView:
+def job_view(fold: HistoryProjection, job: Job) -> JobView:
     """One of the jobs that the Dispatcher knows, without its place among those whose programs are not built yet."""
-    known = _master_of(fold.replica, job.job_id)
+    known = _find_master(fold.replica, job.job_id)
     return JobView(
         job_id=job.job_id,
         name=job.name,
@@ -99,9 +99,9 @@ def job_view(fold: Fold, job: Job) -> JobView:
     )
 
 
-def _summary(fold: Fold, state: JobMasterState) -> CheckpointsSummary:
+def _summary(fold: HistoryProjection, state: JobMasterState) -> CheckpointsSummary:
     found = fold.checkpoints.summary(state.job_id)
-    return found if found.last is None else replace(found, last=_in_the_end(found.last, state))
+    return found if found.last is None else replace(found, last=_final_status(found.last, state))
 
 
 def statuses(replica: Replica) -> dict[str, JobStatus]:
@@ -109,10 +109,10 @@ def statuses(replica: Replica) -> dict[str, JobStatus]:
     state = replica.states.get(DISPATCHER)
     if not isinstance(state, DispatcherState):
         return {}
-    return {job_id: _status(job, _master_of(replica, job_id)) for job_id, job in state.jobs.items()}
+    return {job_id: _status(job, _find_master(replica, job_id)) for job_id, job in state.jobs.items()}
 
 
-def _master_of(replica: Replica, job_id: str) -> JobMasterState:
+def _find_master(replica: Replica, job_id: str) -> JobMasterState:
     state = replica.states.get(address(JOB_MASTER, job_id))
     return state if isinstance(state, JobMasterState) else JobMasterState(job_id)
 
@@ -127,14 +127,14 @@ def _failures(state: JobMasterState) -> tuple[TaskException, ...]:
     return (state.root_cause,)
 
 
-def checkpoints(fold: Fold, job_id: str) -> CheckpointsView:
+def checkpoints(fold: HistoryProjection, job_id: str) -> CheckpointsView:
     """The checkpoints and savepoints of a job."""
     found = fold.checkpoints.of(job_id)
-    state = _master_of(fold.replica, job_id)
-    return replace(found, checkpoints=tuple(_in_the_end(each, state) for each in found.checkpoints))
+    state = _find_master(fold.replica, job_id)
+    return replace(found, checkpoints=tuple(_final_status(each, state) for each in found.checkpoints))
 
 
-def _in_the_end(view: CheckpointView, state: JobMasterState) -> CheckpointView:
+def _final_status(view: CheckpointView, state: JobMasterState) -> CheckpointView:
     """What the end of a job removes is not told of one by one."""
     if state.terminated is None or view.snapshot_type is SnapshotType.SAVEPOINT:
         return view

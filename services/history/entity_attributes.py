@@ -16,17 +16,19 @@ from ..job_master.exception_history import TaskException
 from ..job_master.state import Execution, JobMasterState
 from ..resource_manager.state import ResourceManagerState
 from ..task_executor.state import TaskExecutorState
-from .entity_history.entities import Entity, Kind, checkpoint, job, slot, task, task_executor_of
+from .entity_history.entities import Entity, EntityKind, checkpoint, job, slot, task, task_executor_of
 
-Facts = dict[str, str]
+EntityAttributes = dict[str, str]
 """What -> how, in the order in which they are told."""
-CLUSTER = Entity(Kind.ROLE, "cluster")
+CLUSTER = Entity(EntityKind.ROLE, "cluster")
 """What concerns the cluster as a whole."""
 
 
-def facts(replica: Replica, addresses: Collection[str], jobs: Collection[str]) -> dict[Entity, Facts]:
+def entity_attributes(
+    replica: Replica, addresses: Collection[str], jobs: Collection[str]
+) -> dict[Entity, EntityAttributes]:
     """The facts that the states of some addresses hold, and who leads; `jobs`: of which the Dispatcher's are told."""
-    found: dict[Entity, Facts] = {}
+    found: dict[Entity, EntityAttributes] = {}
     for entity, some in _all(replica, addresses, jobs):
         found.setdefault(entity, {}).update(some)
     return found
@@ -34,7 +36,7 @@ def facts(replica: Replica, addresses: Collection[str], jobs: Collection[str]) -
 
 def _all(
     replica: Replica, addresses: Collection[str], jobs: Collection[str]
-) -> Iterator[tuple[Entity, Facts]]:
+) -> Iterator[tuple[Entity, EntityAttributes]]:
     yield from _leaders(replica.leadership)
     dispatcher = replica.states.get(DISPATCHER)
     if isinstance(dispatcher, DispatcherState):
@@ -42,7 +44,7 @@ def _all(
         for job_id in jobs:
             if (known := dispatcher.jobs.get(job_id)) is not None:
                 some = {"name": known.name, "status": known.status.value, "phase": known.phase.value}
-                yield job(job_id), _said({**some, "reason": known.reason or ""})
+                yield job(job_id), _format_value({**some, "reason": known.reason or ""})
     if RESOURCE_MANAGER in addresses:
         state = replica.states.get(RESOURCE_MANAGER)
         if isinstance(state, ResourceManagerState):
@@ -55,7 +57,7 @@ def _all(
             yield task_executor_of(state.resource_id), _task_executor(state)
 
 
-def _leaders(leadership: LeadershipState) -> Iterator[tuple[Entity, Facts]]:
+def _leaders(leadership: LeadershipState) -> Iterator[tuple[Entity, EntityAttributes]]:
     for role, leader in leadership.leaders.items():
         led = {"leader": leader.address, "epoch": str(leader.epoch)}
         kind = kind_of(role)
@@ -64,10 +66,10 @@ def _leaders(leadership: LeadershipState) -> Iterator[tuple[Entity, Facts]]:
         elif kind == TASK_EXECUTOR:
             yield task_executor_of(instance_of(role)), {"process": leader.address, "epoch": str(leader.epoch)}
         else:
-            yield Entity(Kind.ROLE, role), led
+            yield Entity(EntityKind.ROLE, role), led
 
 
-def _cluster(state: DispatcherState) -> Facts:
+def _cluster(state: DispatcherState) -> EntityAttributes:
     found = {}
     if state.ending is not None:
         found["ends"] = f"{state.ending.reason or 'asked to'}{', is over' if state.ending.over else ''}"
@@ -76,7 +78,7 @@ def _cluster(state: DispatcherState) -> Facts:
     return found
 
 
-def _workers(state: ResourceManagerState) -> Iterator[tuple[Entity, Facts]]:
+def _workers(state: ResourceManagerState) -> Iterator[tuple[Entity, EntityAttributes]]:
     for resource_id, worker in state.workers.items():
         reported = state.slot_manager.slots.workers.get(resource_id)
         counts = {}
@@ -84,14 +86,14 @@ def _workers(state: ResourceManagerState) -> Iterator[tuple[Entity, Facts]]:
             counts = {"slots": str(len(reported.slots)), "free": str(len(reported.free))}
             for number, held in reported.slots.items():
                 some = {"state": held.state.value, "allocation": held.allocation_id, "job": held.job_id}
-                yield slot(resource_id, number), _said(some)
+                yield slot(resource_id, number), _format_value(some)
         yield (
             task_executor_of(resource_id),
             {"registered": worker.instance_id, "address": worker.address, **counts},
         )
 
 
-def _task_executor(state: TaskExecutorState) -> Facts:
+def _task_executor(state: TaskExecutorState) -> EntityAttributes:
     found = {"runs": f"{len(state.tasks)} tasks"} if state.tasks else {}
     if state.left:
         found["left"] = state.leaving or "yes"
@@ -100,7 +102,7 @@ def _task_executor(state: TaskExecutorState) -> Facts:
     return found
 
 
-def _job(state: JobMasterState) -> Iterator[tuple[Entity, Facts]]:
+def _job(state: JobMasterState) -> Iterator[tuple[Entity, EntityAttributes]]:
     this = job(state.job_id)
     graph, ended = state.graph, state.terminated
     some = {
@@ -109,11 +111,11 @@ def _job(state: JobMasterState) -> Iterator[tuple[Entity, Facts]]:
         "reason": state.reason,
         "required slots": str(state.required_slots),
         "missing slots": str(len(state.slots.requests)) if state.slots.requests else "",
-        "tasks": _counted(state),
+        "tasks": _count_phrase(state),
         "rolled back": f"{state.generation} times" if state.generation else "",
         "last failure": "" if state.root_cause is None else _failure(state.root_cause),
     }
-    yield this, _said(some)
+    yield this, _format_value(some)
     completed = state.checkpoints.completed if ended is None else ended.checkpoints
     for each in completed:
         yield checkpoint(state.job_id, each.checkpoint_id), {"is": each.snapshot_type.value, "at": each.uri}
@@ -125,9 +127,9 @@ def _job(state: JobMasterState) -> Iterator[tuple[Entity, Facts]]:
         yield task(state.job_id, vertex_id, index), _task(execution, names.get(vertex_id))
 
 
-def _task(execution: Execution, named: tuple[str, int] | None) -> Facts:
+def _task(execution: Execution, named: tuple[str, int] | None) -> EntityAttributes:
     name = "" if named is None else f"{named[0]} ({execution.subtask_index + 1}/{named[1]})"
-    return _said(
+    return _format_value(
         {
             "name": name,
             "state": execution.state.value,
@@ -138,12 +140,12 @@ def _task(execution: Execution, named: tuple[str, int] | None) -> Facts:
     )
 
 
-def _counted(state: JobMasterState) -> str:
+def _count_phrase(state: JobMasterState) -> str:
     counted = sorted((each.value, count) for each, count in state.tasks().items())
     return ", ".join(f"{count} {name}" for name, count in counted)
 
 
-def _said(some: Mapping[str, str | None]) -> Facts:
+def _format_value(some: Mapping[str, str | None]) -> EntityAttributes:
     return {name: value for name, value in some.items() if value}
 
 

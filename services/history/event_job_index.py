@@ -16,7 +16,7 @@ _IDS = ("allocation_id", "old_allocation_id", "execution_attempt_id")
 _REMEMBERED = 1 << 16
 
 
-class Jobs:
+class EventJobIndex:
     """The jobs of all events so far. To be told of each, in the order of the log."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Jobs:
         if named:
             job = body.job_id  # type: ignore[attr-defined]
         else:
-            job = _of_address(header.sender) or _of_address(header.recipient)
+            job = _job_from_address(header.sender) or _job_from_address(header.recipient)
         if not at:
             self._first = record.offset
         if job is not None:
@@ -74,5 +74,5 @@ def _fields(kind: type[Body]) -> tuple[bool, tuple[str, ...]]:
 
 
 @functools.lru_cache(_REMEMBERED)
-def _of_address(role_address: str) -> str | None:
+def _job_from_address(role_address: str) -> str | None:
     return instance_of(role_address) or None if kind_of(role_address) == JOB_MASTER else None

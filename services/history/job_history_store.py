@@ -20,10 +20,10 @@ from ...infra.storage.storage import Storage
 from ..configuration import Configuration
 from ..core.replica import Replica
 from ..log import EventLog
-from ..snapshots.fingerprint import fingerprint_of
-from ..snapshots.recovery import restore
+from ..snapshots.fingerprint import compute_fingerprint
+from ..snapshots.recovery import restore_newest
 from ..snapshots.store import SnapshotStore
-from .job_history import Past
+from .job_history import JobHistory
 
 _MAGIC = b"TAILHIST"
 _SUM = hashlib.sha256().digest_size
@@ -31,7 +31,7 @@ _SUFFIX = ".history"
 _DIGITS = 20
 
 
-class History(msgspec.Struct, frozen=True):
+class StoredHistory(msgspec.Struct, frozen=True):
     """What was found up to an event."""
 
     event_id: str
@@ -43,10 +43,10 @@ class History(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _fingerprint() -> str:
-    return fingerprint_of({"past": Past})
+    return compute_fingerprint({"past": JobHistory})
 
 
-class HistoryStore:
+class JobHistoryStore:
     """The histories of one cluster, in `<high-availability.storageDir>/<cluster>/history`.
 
     Its methods raise StorageError where storage does not answer.
@@ -56,7 +56,7 @@ class HistoryStore:
         self._storage = storage
 
     @classmethod
-    def of(cls, configuration: Configuration) -> HistoryStore:
+    def of(cls, configuration: Configuration) -> JobHistoryStore:
         """Where the configuration says."""
         base = f"{configuration.ha_storage.rstrip('/')}/{configuration.ha_cluster_id}"
         return cls(Storage.open(f"{base}/history"))
@@ -66,23 +66,23 @@ class HistoryStore:
         stems = [name.removesuffix(_SUFFIX) for name in self._storage.sizes() if name.endswith(_SUFFIX)]
         return sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=True)
 
-    def read(self, offset: int, event_id: str) -> Past | None:
+    def read(self, offset: int, event_id: str) -> JobHistory | None:
         """What was found up to that event; None where there is no such file, or none that is fit."""
         try:
             data = self._storage.read(_name(offset))
             body, found = data[:-_SUM], data[-_SUM:]
             if body[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != found:
                 return None
-            history = msgspec.msgpack.decode(zlib.decompress(body[len(_MAGIC) :]), type=History)
+            history = msgspec.msgpack.decode(zlib.decompress(body[len(_MAGIC) :]), type=StoredHistory)
             if (history.event_id, history.fingerprint) != (event_id, _fingerprint()):
                 return None
-            return msgspec.msgpack.decode(history.past, type=Past)
+            return msgspec.msgpack.decode(history.past, type=JobHistory)
         except (CheckpointError, msgspec.MsgspecError, UnicodeDecodeError, zlib.error):
             return None
 
-    def write(self, offset: int, event_id: str, past: Past) -> None:
+    def write(self, offset: int, event_id: str, past: JobHistory) -> None:
         """Keeps what was found up to an event, whole or not at all."""
-        history = History(event_id, _fingerprint(), msgspec.Raw(msgspec.msgpack.encode(past)))
+        history = StoredHistory(event_id, _fingerprint(), msgspec.Raw(msgspec.msgpack.encode(past)))
         body = _MAGIC + zlib.compress(msgspec.msgpack.encode(history), 3)
         self._storage.write_atomically(_name(offset), body + hashlib.sha256(body).digest())
 
@@ -96,10 +96,10 @@ class HistoryStore:
 def newest(
     log: EventLog,
     snapshots: SnapshotStore,
-    histories: HistoryStore,
+    histories: JobHistoryStore,
     new_replica: Callable[[], Replica],
     at_most: int | None = None,
-) -> tuple[Replica, Past] | None:
+) -> tuple[Replica, JobHistory] | None:
     """The newest fit snapshot that has its history, restored, with that; None where there is none.
 
     `at_most`: those of higher offsets are not looked at. Raises LogUnavailable, and LogTruncated where the log begins
@@ -114,7 +114,7 @@ def newest(
         if tried is not None and offset >= tried:
             continue
         replica = new_replica()
-        header = restore(replica, log, snapshots, at_most=offset)
+        header = restore_newest(replica, log, snapshots, at_most=offset)
         if header is None:
             return None
         past = histories.read(header.offset, header.event_id)

@@ -11,16 +11,16 @@ from typing import Any, Final
 from ..core.role import kind_of
 from ..snapshots.encoding import decode
 
-_UNREAD: Final = object()
+_NOT_DECODED: Final = object()
 
 
-class StoredStates(MutableMapping[str, Any]):
+class LazyStates(MutableMapping[str, Any]):
     """What a replica folds on. Reading a state raises msgspec.MsgspecError where its bytes hold none."""
 
     def __init__(self, stored: Mapping[str, bytes]) -> None:
         """`stored`: address -> the state's bytes (snapshots/encoding.py)."""
         self.stored = stored
-        self._states: dict[str, Any] = dict.fromkeys(stored, _UNREAD)
+        self._states: dict[str, Any] = dict.fromkeys(stored, _NOT_DECODED)
         self._changed: set[str] = set()
 
     def bytes_of(self, role_address: str) -> bytes | None:
@@ -29,7 +29,7 @@ class StoredStates(MutableMapping[str, Any]):
 
     def __getitem__(self, role_address: str) -> Any:
         state = self._states[role_address]
-        if state is _UNREAD:
+        if state is _NOT_DECODED:
             state = self._states[role_address] = decode(kind_of(role_address), self.stored[role_address])
         return state
 

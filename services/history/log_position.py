@@ -3,7 +3,7 @@
 A time stands for the longest beginning of the log whose events all have it or an earlier one in their headers. Clocks
 of senders differ, so times in a log go back and forth by a little; a beginning has one end all the same.
 
-An index knows marks on the way (`Marks`): from the newest mark that is not after the time, the rest is read.
+An index knows marks on the way (`TimeMarks`): from the newest mark that is not after the time, the rest is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNITS = {
     "h": 3_600_000_000,
     "d": 86_400_000_000,
 }
-_SHOWN = 60
+_MAX_SHOWN = 60
 """Characters of what was said that are repeated."""
 _FORMS = (
     "an offset (4711), a time (2026-11-22T08:30:00, 08:30, 08:30:05.250), or how long ago "
@@ -38,30 +38,30 @@ _FORMS = (
 )
 
 
-class BadPosition(ValueError):
+class InvalidPosition(ValueError):
     """What was said is no place in any log; the message says what is."""
 
 
-class OutsideLog(LookupError):
+class PositionOutOfRange(LookupError):
     """The log does not reach there; the message says from where to where it reaches."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class TimeMark(msgspec.Struct, frozen=True):
     """That the events up to `offset` have times of `time` (microseconds since the epoch) at most."""
 
     offset: int
     time: int
 
 
-class Marks(Protocol):
+class TimeMarks(Protocol):
     """What is known of a log's times without reading it."""
 
-    def not_after(self, time: int) -> Mark | None:
+    def not_after(self, time: int) -> TimeMark | None:
         """The mark with the highest offset whose time is `time` or earlier; None where none is known."""
         ...
 
 
-class Position(msgspec.Struct, frozen=True):
+class LogPosition(msgspec.Struct, frozen=True):
     """A place in a log: `offset`, or else `time` in microseconds since the epoch; `text` is how it was said."""
 
     text: str
@@ -69,7 +69,7 @@ class Position(msgspec.Struct, frozen=True):
     time: int | None = None
 
     @classmethod
-    def parse(cls, text: str, now: datetime | None = None) -> Position:
+    def parse(cls, text: str, now: datetime | None = None) -> LogPosition:
         """OFFSET, or TIME: ISO 8601 (local where it names no zone), HH:MM[:SS] of today, or -10m (ago).
 
         `now`: with a zone; by default the clock's. Raises BadPosition.
@@ -86,46 +86,46 @@ class Position(msgspec.Struct, frozen=True):
             moment = datetime.fromisoformat(said)
             return cls(text, time=_microseconds(moment))
         except (ValueError, KeyError, OverflowError, OSError):
-            raise BadPosition(f"{text[:_SHOWN]!r} is no place in a log: say {_FORMS}") from None
+            raise InvalidPosition(f"{text[:_MAX_SHOWN]!r} is no place in a log: say {_FORMS}") from None
 
-    def at(self, log: EventLog, marks: Marks | None = None) -> int:
+    def at(self, log: EventLog, marks: TimeMarks | None = None) -> int:
         """The offset of the last event of the beginning that it stands for; one less than the first offset: of nothing.
 
         Raises OutsideLog, LogUnavailable, ArchiveError.
         """
         if self.offset is not None:
-            extent = Extent.of(log)
+            extent = LogExtent.of(log)
             if not extent.first - 1 <= self.offset < extent.end:
-                raise OutsideLog(f"offset {self.offset} is outside {extent.told(log)}")
+                raise PositionOutOfRange(f"offset {self.offset} is outside {extent.told(log)}")
             return self.offset
         assert self.time is not None
         return _last_not_after(log, self.time, marks, self)
 
-    def start(self, log: EventLog, marks: Marks | None = None) -> int:
+    def start(self, log: EventLog, marks: TimeMarks | None = None) -> int:
         """The offset of the first event of the stretch that begins there: of a time, with the events of just that time.
 
         Raises as `at`.
         """
         if self.offset is not None:
-            extent = Extent.of(log)
+            extent = LogExtent.of(log)
             if not extent.first <= self.offset < max(extent.end, 1):
-                raise OutsideLog(f"offset {self.offset} is outside {extent.told(log)}")
+                raise PositionOutOfRange(f"offset {self.offset} is outside {extent.told(log)}")
             return self.offset
         assert self.time is not None
         first = _first_event(log)
         if first is not None and self.time == first.header.time:
-            return Extent.of(log).first
+            return LogExtent.of(log).first
         return _last_not_after(log, self.time - 1, marks, self) + 1
 
 
-class Extent(msgspec.Struct, frozen=True):
+class LogExtent(msgspec.Struct, frozen=True):
     """From which offset to which a log reaches: `end` is behind the last."""
 
     first: int
     end: int
 
     @classmethod
-    def of(cls, log: EventLog) -> Extent:
+    def of(cls, log: EventLog) -> LogExtent:
         """As it is now. Raises LogUnavailable."""
         return cls(first_offset(log), log.end())
 
@@ -135,7 +135,8 @@ class Extent(msgspec.Struct, frozen=True):
             return f"{log.topic}, which has no events"
         first, last = _first_event(log), _last_event(log)
         return (
-            f"{log.topic}: its first offset is {self.first}{_of(first)}, its last {self.end - 1}{_of(last)}"
+            f"{log.topic}: its first offset is {self.first}{_from_parts(first)}, its last "
+            f"{self.end - 1}{_from_parts(last)}"
         )
 
 
@@ -148,19 +149,19 @@ def first_offset(log: EventLog) -> int:
     return 0
 
 
-def _last_not_after(log: EventLog, time: int, marks: Marks | None, said: Position) -> int:
+def _last_not_after(log: EventLog, time: int, marks: TimeMarks | None, said: LogPosition) -> int:
     """The last offset of the longest beginning whose events have `time` at most. Raises OutsideLog."""
-    extent = Extent.of(log)
+    extent = LogExtent.of(log)
     mark = None if marks is None else marks.not_after(time)
     start = extent.first if mark is None else max(extent.first, mark.offset + 1)
     for batch in read_to_end(log, start, end=extent.end):
         for record in batch:
             if record.header.time > time:
                 if mark is None and _is_first(log, record):
-                    raise OutsideLog(f"{said.text!r} ({_clock(time)}) is before {extent.told(log)}")
+                    raise PositionOutOfRange(f"{said.text!r} ({_clock(time)}) is before {extent.told(log)}")
                 return record.offset - 1
     if extent.end <= extent.first:
-        raise OutsideLog(f"there is nothing at {said.text!r} in {extent.told(log)}")
+        raise PositionOutOfRange(f"there is nothing at {said.text!r} in {extent.told(log)}")
     return extent.end - 1
 
 
@@ -190,7 +191,7 @@ def _last_event(log: EventLog) -> Record | None:
         reach *= 16
 
 
-def _of(record: Record | None) -> str:
+def _from_parts(record: Record | None) -> str:
     return "" if record is None else f" ({_clock(record.header.time)})"
 
 

@@ -15,14 +15,14 @@ from ..configuration import Configuration
 from ..log import EventLog
 from ..snapshots.store import SnapshotStore
 from .archive.file_log import FileLog
-from .log_position import Marks, Position
-from .state_index.index import HistoryIndex
-from .unreadable_entries import NotedLog, PassedOver
+from .log_position import LogPosition, TimeMarks
+from .state_index.index import StateIndex
+from .unreadable_entries import UnreadableEntries, UnreadableTrackingLog
 
 _TIMEOUT_S = 10.0
 
 
-class Source:
+class LogSource:
     """A log, and what helps to read it. To be closed, or used in a `with` statement."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Source:
         store: SnapshotStore | None = None,
         file: Path | None = None,
         whole: bool = True,
-        passed_over: PassedOver | None = None,
+        passed_over: UnreadableEntries | None = None,
     ) -> None:
         self.log = log
         self.cluster = cluster
@@ -44,19 +44,19 @@ class Source:
         """None for a live cluster."""
         self.whole = whole
         """Whether the log's beginning is there, and nothing is left out. Only then it can be folded."""
-        self.passed_over = passed_over or PassedOver()
+        self.passed_over = passed_over or UnreadableEntries()
         """What is no event to this release, as far as the log was read."""
-        self.when_closed: Callable[[Source], None] | None = None
+        self.when_closed: Callable[[LogSource], None] | None = None
         """Is called when all has been read that was asked for."""
-        self.index = HistoryIndex(log, cluster)
+        self.index = StateIndex(log, cluster)
         """States at marks of the log, on this machine; opened when it is first asked."""
-        self.marks: Marks | None = self.index if whole else None
+        self.marks: TimeMarks | None = self.index if whole else None
 
-    def at(self, position: Position) -> int:
+    def at(self, position: LogPosition) -> int:
         """The offset up to which (inclusive) a state is wanted. Raises OutsideLog, LogUnavailable, ArchiveError."""
         return position.at(self.log, self.marks)
 
-    def start(self, position: Position) -> int:
+    def start(self, position: LogPosition) -> int:
         """The first offset of the stretch that begins at the position. Raises as `at`."""
         return position.start(self.log, self.marks)
 
@@ -78,7 +78,7 @@ class Source:
         self.close()
 
 
-def open_source(of: Configuration | Path, *, selections: bool = False) -> Source:
+def open_log_source(of: Configuration | Path, *, selections: bool = False) -> LogSource:
     """The history of a live cluster, or of an exported file; `selections`: also of a file where events are left out.
 
     Raises ArchiveError for a file that is none, or whose beginning is damaged; LogUnavailable where Kafka can't be
@@ -86,7 +86,7 @@ def open_source(of: Configuration | Path, *, selections: bool = False) -> Source
     """
     if isinstance(of, Path):
         log = FileLog.open(of, selections=selections)
-        return Source(
+        return LogSource(
             log,
             log.description.cluster,
             file=of,
@@ -95,6 +95,6 @@ def open_source(of: Configuration | Path, *, selections: bool = False) -> Source
         )
     from ..log.factory import open_event_log
 
-    noted = PassedOver()
-    live = NotedLog(open_event_log(of, timeout=_TIMEOUT_S), noted)
-    return Source(live, of.cluster_id, store=SnapshotStore.of(of), passed_over=noted)
+    noted = UnreadableEntries()
+    live = UnreadableTrackingLog(open_event_log(of, timeout=_TIMEOUT_S), noted)
+    return LogSource(live, of.cluster_id, store=SnapshotStore.of(of), passed_over=noted)

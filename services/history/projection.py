@@ -25,18 +25,18 @@ from ..job_master.state import JobMasterState
 from ..log import EventLog
 from ..log.event_log import LogTruncated, read_to_end
 from ..resource_manager import ResourceManager
-from ..snapshots.recovery import restore
+from ..snapshots.recovery import restore_newest
 from ..snapshots.store import SnapshotStore
 from ..task_executor import TaskExecutor
-from .checkpoint_history import NOTED, Checkpoints
-from .entity_history import Entry
-from .event_job_index import Jobs
-from .job_history import Past
-from .job_history_store import HistoryStore, newest
-from .restart_causes import Failures
+from .checkpoint_history import NOTED_EVENTS, CheckpointHistory
+from .entity_history import FormattedEvent
+from .event_job_index import EventJobIndex
+from .job_history import JobHistory
+from .job_history_store import JobHistoryStore, newest
+from .restart_causes import RestartCauses
 
 
-class Fold:
+class HistoryProjection:
     """The states of all roles, and the story so far. Not safe for use by several threads."""
 
     def __init__(self, *, past: bool = True) -> None:
@@ -44,15 +44,15 @@ class Fold:
         self._notes_past = past
         self._illegal: list[str] = []
         """What is said against the event that is being folded."""
-        self._jobs = Jobs()
+        self._jobs = EventJobIndex()
         self._tasks: dict[str, str] = {}
         self.submitted: dict[str, int] = {}
         """Job id -> when it was submitted, in microseconds since the epoch; rejected jobs are among them."""
         self.ended: dict[str, int] = {}
         """Job id -> when its end was told."""
-        self.failures = Failures()
+        self.failures = RestartCauses()
         """Why jobs restart."""
-        self.checkpoints = Checkpoints()
+        self.checkpoints = CheckpointHistory()
         self.replica = self._new_replica()
         self.changed: Sequence[str] = ()
         """The addresses whose state the last event has changed."""
@@ -64,7 +64,7 @@ class Fold:
             [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()], on_illegal=self._on_illegal
         )
 
-    def tell(self, record: Record) -> Entry:
+    def tell(self, record: Record) -> FormattedEvent:
         """Folds the next event and says what became of it."""
         header, kind, replica = record.header, type(record.body), self.replica
         # Nothing but an election changes who is heard, so all else can be asked about afterwards, and only if in doubt.
@@ -84,20 +84,20 @@ class Fold:
             )
         elif fenced:
             ignored = f"{header.sender} speaks under epoch {header.sender_epoch}, which is not its leader's"
-        elif ignored is None and kind in _TIMED and self._notes_past:
+        elif ignored is None and kind in _TIMED_EVENTS and self._notes_past:
             self._note_times(record)
         task = self._find_task(record) if _names_attempt(kind) else None
         if changed and self._notes_past:
-            if kind in NOTED and header.recipient in changed:
+            if kind in NOTED_EVENTS and header.recipient in changed:
                 self.checkpoints.note(record, self.task_of)
             self.failures.note(record, task, changed, replica.states)
-        return Entry(record, job, task, ignored)
+        return FormattedEvent(record, job, task, ignored)
 
-    def past(self) -> Past:
+    def past(self) -> JobHistory:
         """What of the past was found that states do not hold."""
         masters = [each for each in self.replica.states.values() if isinstance(each, JobMasterState)]
         current = {attempt for master in masters for attempt in master.executions}
-        return Past(
+        return JobHistory(
             submitted=self.submitted,
             ended=self.ended,
             tasks={attempt: name for attempt, name in self._tasks.items() if attempt in current},
@@ -105,10 +105,10 @@ class Fold:
             checkpoints=self.checkpoints.all(),
         )
 
-    def renewed(self) -> Fold:
+    def renewed(self) -> HistoryProjection:
         """Another one that goes on from here, and shares nothing with this one that changes. It knows the states and
         what `past` has, and not which job an event belonged to."""
-        fold = Fold()
+        fold = HistoryProjection()
         replica = fold._new_replica()
         replica.restore(self.replica.states, self.replica.leadership, self.replica.offset)
         fold._go_on(replica, self.past())
@@ -123,7 +123,7 @@ class Fold:
         self,
         log: EventLog,
         store: SnapshotStore | None = None,
-        histories: HistoryStore | None = None,
+        histories: JobHistoryStore | None = None,
         at_most: int | None = None,
     ) -> int:
         """The offset from which the log is to be folded: behind the newest fit snapshot beside which there is what was
@@ -141,7 +141,7 @@ class Fold:
             log.tail(0).close()
             return 0
         except LogTruncated:
-            if store is None or restore(self.replica, log, store) is None:
+            if store is None or restore_newest(self.replica, log, store) is None:
                 raise
             self.whole = False
             return self.replica.offset + 1
@@ -151,20 +151,20 @@ class Fold:
         log: EventLog,
         end: int | None = None,
         store: SnapshotStore | None = None,
-        histories: HistoryStore | None = None,
-    ) -> Iterator[Entry]:
+        histories: JobHistoryStore | None = None,
+    ) -> Iterator[FormattedEvent]:
         """Folds the log to the end that it has now, or to `end` (exclusive). Begins, and raises, as `begin`."""
         tune_gc_for_replay()
         for batch in read_to_end(log, self.begin(log, store, histories), end=end):
             yield from self._tell_all(batch)
 
-    def _go_on(self, replica: Replica, past: Past) -> None:
+    def _go_on(self, replica: Replica, past: JobHistory) -> None:
         self.replica = replica
         self.submitted, self.ended, self._tasks = dict(past.submitted), dict(past.ended), dict(past.tasks)
-        self.failures = Failures.known(past.failures)
-        self.checkpoints = Checkpoints.known(past.checkpoints)
+        self.failures = RestartCauses.known(past.failures)
+        self.checkpoints = CheckpointHistory.known(past.checkpoints)
 
-    def _tell_all(self, batch: Iterable[Record]) -> Iterator[Entry]:
+    def _tell_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:
         return (self.tell(record) for record in batch)
 
     def _on_illegal(self, error: IllegalEvent, _: tuple[Record, ...]) -> None:
@@ -196,7 +196,7 @@ class Fold:
         return self._tasks.get(body.execution_attempt_id)  # type: ignore[attr-defined]
 
 
-_TIMED = frozenset({SubmitJob, JobFinished})
+_TIMED_EVENTS = frozenset({SubmitJob, JobFinished})
 
 
 @functools.cache

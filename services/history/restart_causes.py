@@ -28,7 +28,7 @@ def is_restart(before: FailureHistory, after: FailureHistory) -> bool:
     return after.restart_at is not None and verdicts[0] != verdicts[1]
 
 
-def restarts_so_far(failures: FailureHistory) -> int:
+def count_restarts(failures: FailureHistory) -> int:
     """As many restarts as the state alone tells; an exponential delay counts anew after its reset."""
     return max(0, failures.counted - (failures.restart_at is None))
 
@@ -43,7 +43,7 @@ class RestartView(msgspec.Struct, frozen=True):
     """When what failed last starts again at the earliest, in microseconds since the epoch."""
 
 
-class Failures:
+class RestartCauses:
     """The last failure of each job."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Failures:
         self._reasons: dict[str, str] = {}
 
     @classmethod
-    def known(cls, failures: Mapping[str, tuple[str | None, str | None]]) -> Failures:
+    def known(cls, failures: Mapping[str, tuple[str | None, str | None]]) -> RestartCauses:
         """With what `all` of another told."""
         made = cls()
         made._counted = {

@@ -9,38 +9,38 @@ from __future__ import annotations
 from ...infra.logging_setup import logger
 from ...infra.storage.errors import CheckpointError
 from ..log import EventLog
-from ..snapshots.builder import Taken, take
+from ..snapshots.builder import SnapshotInfo, create_snapshot
 from ..snapshots.store import SnapshotStore
-from .job_history_store import HistoryStore
-from .projection import Fold
+from .job_history_store import JobHistoryStore
+from .projection import HistoryProjection
 
 _log = logger(__name__)
 
 
-def take_with_history(
+def create_snapshot_with_history(
     log: EventLog,
     snapshots: SnapshotStore,
-    histories: HistoryStore,
+    histories: JobHistoryStore,
     end: int | None = None,
-) -> Taken | None:
+) -> SnapshotInfo | None:
     """As `take`, which see for what it raises; then keeps the history of the snapshot, with a warning if it cannot."""
-    taken = take(log, snapshots, end)
+    taken = create_snapshot(log, snapshots, end)
     if taken is not None:
         try:
-            keep(log, snapshots, histories, taken.offset)
+            store_history(log, snapshots, histories, taken.offset)
         except CheckpointError as error:
             _log.warning("no history is kept beside a snapshot", snapshot=taken.uri, error=str(error))
     return taken
 
 
-def keep(log: EventLog, snapshots: SnapshotStore, histories: HistoryStore, offset: int) -> None:
+def store_history(log: EventLog, snapshots: SnapshotStore, histories: JobHistoryStore, offset: int) -> None:
     """Keeps what the log tells up to an offset, and nothing for snapshots that are gone.
 
     Keeps nothing of a log whose head is gone where there is no older history. Raises LogUnavailable, LogTruncated,
     StorageError.
     """
     if offset not in histories.offsets():
-        fold, event_id = Fold(), None
+        fold, event_id = HistoryProjection(), None
         for entry in fold.read(log, offset + 1, snapshots, histories):
             event_id = entry.record.header.event_id
         if fold.whole and event_id is not None and fold.replica.offset == offset:

@@ -13,20 +13,20 @@ from typing import Any
 import msgspec
 
 from ..core.replica import Replica
-from ..snapshots.state_hash import whole
-from .lazy_states import StoredStates
-from .time_travel import Moment, hashes_of
-from .to_builtins import as_data, natural
+from ..snapshots.state_hash import hash_all
+from .lazy_states import LazyStates
+from .time_travel import ClusterMoment, role_hashes
+from .to_builtins import natural, to_builtins
 
 LEADERS, LEVEL, ROLES = "leaders", "feature_level", "roles"
 Path = tuple[str | int, ...]
 
 
-class DoesNotApply(ValueError):
+class DiffMismatch(ValueError):
     """A difference was applied to a moment that is not its first; the message says where they disagree."""
 
 
-class What(StrEnum):
+class ChangeKind(StrEnum):
     """What was done to a place."""
 
     ADDED = "added"
@@ -39,17 +39,17 @@ class What(StrEnum):
     """A list: from place `at` on, the items `before` were replaced by `after`; of one of both there may be none."""
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class StateChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """One place that is not the same."""
 
     path: Path
-    what: What
+    what: ChangeKind
     before: Any = None
     after: Any = None
     at: int | None = None
 
 
-class Point(msgspec.Struct, frozen=True):
+class DiffEndpoint(msgspec.Struct, frozen=True):
     """A moment without its states."""
 
     offset: int
@@ -57,34 +57,34 @@ class Point(msgspec.Struct, frozen=True):
     hashes: dict[str, str]
 
 
-class Difference(msgspec.Struct, frozen=True):
+class StateDifference(msgspec.Struct, frozen=True):
     """All that is different; the second moment may be before the first."""
 
-    before: Point
-    after: Point
-    changes: tuple[Change, ...]
+    before: DiffEndpoint
+    after: DiffEndpoint
+    changes: tuple[StateChange, ...]
 
 
-def difference(before: Replica, after: Replica) -> Difference:
+def diff_states(before: Replica, after: Replica) -> StateDifference:
     """What is different between what two replicas know."""
     changes = [
-        *compare(as_data(before.leadership.leaders), as_data(after.leadership.leaders), (LEADERS,)),
+        *compare(to_builtins(before.leadership.leaders), to_builtins(after.leadership.leaders), (LEADERS,)),
         *compare(before.leadership.feature_level, after.leadership.feature_level, (LEVEL,)),
         *_states(before, after),
     ]
-    return Difference(_point(before), _point(after), tuple(changes))
+    return StateDifference(_point(before), _point(after), tuple(changes))
 
 
-def apply(found: Difference, to: Moment) -> Moment:
+def apply_difference(found: StateDifference, to: ClusterMoment) -> ClusterMoment:
     """The second moment, from the first. Raises DoesNotApply."""
     if (to.offset, to.state_hash) != (found.before.offset, found.before.state_hash):
-        raise DoesNotApply(f"it begins at offset {found.before.offset}, with another state")
+        raise DiffMismatch(f"it begins at offset {found.before.offset}, with another state")
     parts: dict[str, Any] = {LEADERS: to.leaders, LEVEL: to.feature_level, ROLES: to.roles}
     for change in found.changes:
-        parts = _applied(parts, change, 0)
+        parts = _apply_change(parts, change, 0)
     after = found.after
     hashes = dict(after.hashes)
-    return Moment(after.offset, after.state_hash, hashes, parts[LEADERS], parts[ROLES], parts[LEVEL])
+    return ClusterMoment(after.offset, after.state_hash, hashes, parts[LEADERS], parts[ROLES], parts[LEVEL])
 
 
 def changed_addresses(before: Replica, after: Replica) -> list[str]:
@@ -96,24 +96,24 @@ def changed_addresses(before: Replica, after: Replica) -> list[str]:
     ]
 
 
-def compare(before: Any, after: Any, path: Path) -> Iterator[Change]:
+def compare(before: Any, after: Any, path: Path) -> Iterator[StateChange]:
     """What is different between two pieces of data at a path."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}, key=natural):
             here = (*path, key)
             if key not in after:
-                yield Change(here, What.REMOVED, before=before[key])
+                yield StateChange(here, ChangeKind.REMOVED, before=before[key])
             elif key not in before:
-                yield Change(here, What.ADDED, after=after[key])
+                yield StateChange(here, ChangeKind.ADDED, after=after[key])
             else:
                 yield from compare(before[key], after[key], here)
     elif isinstance(before, list) and isinstance(after, list):
-        yield from _of_lists(before, after, path)
+        yield from _diff_lists(before, after, path)
     elif type(before) is not type(after) or before != after:
-        yield Change(path, What.CHANGED, before=before, after=after)
+        yield StateChange(path, ChangeKind.CHANGED, before=before, after=after)
 
 
-def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Change]:
+def _diff_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[StateChange]:
     same = [_same(*pair) for pair in zip(before, after, strict=False)]
     if len(before) == len(after):
         for place, each in enumerate(same):
@@ -124,8 +124,8 @@ def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Chang
     tail = 0
     while tail < len(same) - head and _same(before[-1 - tail], after[-1 - tail]):
         tail += 1
-    yield Change(
-        path, What.SPLICED, before[head : len(before) - tail], after[head : len(after) - tail], at=head
+    yield StateChange(
+        path, ChangeKind.SPLICED, before[head : len(before) - tail], after[head : len(after) - tail], at=head
     )
 
 
@@ -133,22 +133,22 @@ def _same(before: Any, after: Any) -> bool:
     return before is after or next(compare(before, after, ()), None) is None
 
 
-def _states(before: Replica, after: Replica) -> Iterator[Change]:
+def _states(before: Replica, after: Replica) -> Iterator[StateChange]:
     for address in changed_addresses(before, after):
         path: Path = (ROLES, address)
         if address not in after.states:
-            yield Change(path, What.REMOVED, before=as_data(before.states[address]))
+            yield StateChange(path, ChangeKind.REMOVED, before=to_builtins(before.states[address]))
         elif address not in before.states:
-            yield Change(path, What.ADDED, after=as_data(after.states[address]))
+            yield StateChange(path, ChangeKind.ADDED, after=to_builtins(after.states[address]))
         else:
-            yield from compare(as_data(before.states[address]), as_data(after.states[address]), path)
+            yield from compare(to_builtins(before.states[address]), to_builtins(after.states[address]), path)
 
 
 def _same_state(before: Replica, after: Replica, address: str) -> bool:
     if address not in before.states or address not in after.states:
         return False
     kept = [
-        replica.states.bytes_of(address) if isinstance(replica.states, StoredStates) else None
+        replica.states.bytes_of(address) if isinstance(replica.states, LazyStates) else None
         for replica in (before, after)
     ]
     if None not in kept:
@@ -156,35 +156,37 @@ def _same_state(before: Replica, after: Replica, address: str) -> bool:
     return bool(before.states[address] == after.states[address])
 
 
-def _point(replica: Replica) -> Point:
-    hashes = hashes_of(replica)
-    return Point(replica.offset, whole(hashes), hashes)
+def _point(replica: Replica) -> DiffEndpoint:
+    hashes = role_hashes(replica)
+    return DiffEndpoint(replica.offset, hash_all(hashes), hashes)
 
 
-def _applied(data: Any, change: Change, depth: int) -> Any:
+def _apply_change(data: Any, change: StateChange, depth: int) -> Any:
     """The data, which lies at the first `depth` steps of the path, after the change; nothing of it is changed."""
     if depth == len(change.path):
-        if change.what is What.SPLICED:
-            return _spliced(data, change)
+        if change.what is ChangeKind.SPLICED:
+            return _splice(data, change)
         _check(_same(data, change.before), change)
         return change.after
     key = change.path[depth]
     last = depth == len(change.path) - 1
     if isinstance(data, Mapping):
-        if last and change.what is What.ADDED:
+        if last and change.what is ChangeKind.ADDED:
             _check(key not in data, change)
             merged = {**data, key: change.after}
             return {each: merged[each] for each in sorted(merged, key=natural)}
         _check(key in data, change)
-        if last and change.what is What.REMOVED:
+        if last and change.what is ChangeKind.REMOVED:
             _check(_same(data[key], change.before), change)
             return {each: value for each, value in data.items() if each != key}
-        return {**data, key: _applied(data[key], change, depth + 1)}
+        return {**data, key: _apply_change(data[key], change, depth + 1)}
     _check(isinstance(data, Sequence) and isinstance(key, int) and key < len(data), change)
-    return [_applied(each, change, depth + 1) if place == key else each for place, each in enumerate(data)]
+    return [
+        _apply_change(each, change, depth + 1) if place == key else each for place, each in enumerate(data)
+    ]
 
 
-def _spliced(data: Any, change: Change) -> list[Any]:
+def _splice(data: Any, change: StateChange) -> list[Any]:
     start = change.at or 0
     _check(isinstance(data, list), change)
     end = start + len(change.before)
@@ -192,6 +194,6 @@ def _spliced(data: Any, change: Change) -> list[Any]:
     return [*data[:start], *change.after, *data[end:]]
 
 
-def _check(agrees: bool, change: Change) -> None:
+def _check(agrees: bool, change: StateChange) -> None:
     if not agrees:
-        raise DoesNotApply(f"what is at {'/'.join(map(str, change.path))} is not what it was to be")
+        raise DiffMismatch(f"what is at {'/'.join(map(str, change.path))} is not what it was to be")

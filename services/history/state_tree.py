@@ -20,7 +20,7 @@ from typing import Any
 from ..core.replica import Replica
 from ..core.role import instance_of, kind_of
 from .state_diff import LEADERS, LEVEL, ROLES, Path
-from .to_builtins import as_data
+from .to_builtins import to_builtins
 
 _ESCAPED = {"%": "%25", "/": "%2F"}
 Parts = tuple[str, ...]
@@ -59,14 +59,14 @@ class Branch(Mapping[str, Any]):
         return len(self._entries)
 
 
-class Tree:
+class StateTree:
     """The directories and values of one moment."""
 
     def __init__(self, replica: Replica, about: Mapping[str, Any]) -> None:
         """`about`: the values that stand at the root, beside the states."""
         top: dict[str, Callable[[], Any]] = {name: _constant(value) for name, value in about.items()}
         many: dict[str, dict[str, Callable[[], Any]]] = {}
-        top[LEADERS] = lambda: as_data(replica.leadership.leaders)
+        top[LEADERS] = lambda: to_builtins(replica.leadership.leaders)
         for address in sorted(replica.states):
             kind, instance = kind_of(address), instance_of(address)
             if instance:
@@ -80,13 +80,13 @@ class Tree:
         """What is there: a Mapping of entries, or a value. Raises NoSuchPath, NotADirectory."""
         found: Any = self.root
         for depth, name in enumerate(parts):
-            entries = entries_of(found)
+            entries = list_entries(found)
             if entries is None:
-                raise NotADirectory(f"{shown(parts[:depth])} is a value, and has nothing below it")
+                raise NotADirectory(f"{format_value(parts[:depth])} is a value, and has nothing below it")
             if name not in entries:
                 near = difflib.get_close_matches(name, map(str, entries), 1, 0.6)
-                hint = f": did you mean {escaped(near[0])}?" if near else ""
-                raise NoSuchPath(f"there is no {escaped(name)} in {shown(parts[:depth])}{hint}")
+                hint = f": did you mean {escape(near[0])}?" if near else ""
+                raise NoSuchPath(f"there is no {escape(name)} in {format_value(parts[:depth])}{hint}")
             found = entries[name]
         return found
 
@@ -94,7 +94,7 @@ class Tree:
         """All that is there and below, a directory before what is in it; no more than `depth` levels below."""
         found = self.at(parts)
         yield parts, found
-        entries = entries_of(found)
+        entries = list_entries(found)
         if entries is None or depth == 0:
             return
         for name in entries:
@@ -102,7 +102,7 @@ class Tree:
 
     def _below(self, parts: Parts, found: Any, depth: int | None) -> Iterator[tuple[Parts, Any]]:
         yield parts, found
-        entries = entries_of(found)
+        entries = list_entries(found)
         if entries is not None and depth != 0:
             for name in entries:
                 yield from self._below((*parts, name), entries[name], None if depth is None else depth - 1)
@@ -112,7 +112,7 @@ class Tree:
         if not pattern:
             yield parts
             return
-        entries = entries_of(self.at(parts))
+        entries = list_entries(self.at(parts))
         if entries is None:
             return
         wanted, *rest = pattern
@@ -126,7 +126,7 @@ class Tree:
                 yield from self.matching((*parts, name), rest)
 
 
-def entries_of(found: Any) -> Mapping[str, Any] | None:
+def list_entries(found: Any) -> Mapping[str, Any] | None:
     """What is in a directory, by name; None of a value."""
     if isinstance(found, Mapping):
         return found
@@ -137,7 +137,7 @@ def entries_of(found: Any) -> Mapping[str, Any] | None:
 
 def is_directory(entries: Mapping[str, Any], name: str) -> bool:
     """Whether an entry of a directory is one."""
-    return (isinstance(entries, Branch) and entries.of_directories) or entries_of(entries[name]) is not None
+    return (isinstance(entries, Branch) and entries.of_directories) or list_entries(entries[name]) is not None
 
 
 def parse(path: str, here: Parts) -> Parts:
@@ -147,16 +147,16 @@ def parse(path: str, here: Parts) -> Parts:
         if name == "..":
             parts = parts[:-1]
         elif name not in ("", "."):
-            parts.append(unescaped(name))
+            parts.append(unescape(name))
     return tuple(parts)
 
 
-def shown(parts: Sequence[str]) -> str:
+def format_value(parts: Sequence[str]) -> str:
     """The path from the root, as people write it."""
-    return "/" + "/".join(map(escaped, parts))
+    return "/" + "/".join(map(escape, parts))
 
 
-def of_change(path: Path) -> Parts:
+def change_path(path: Path) -> Parts:
     """Where in the tree of a moment a change of a difference is."""
     first, *rest = map(str, path)
     if first in (LEADERS, LEVEL) or not rest:
@@ -167,7 +167,7 @@ def of_change(path: Path) -> Parts:
     return (kind_of(address), *([instance] if instance else []), *fields)
 
 
-def escaped(name: str) -> str:
+def escape(name: str) -> str:
     """A key as a name in a path."""
     return (
         re.sub("[%/]", lambda found: _ESCAPED[found.group()], name)
@@ -176,7 +176,7 @@ def escaped(name: str) -> str:
     )
 
 
-def unescaped(name: str) -> str:
+def unescape(name: str) -> str:
     """The key that a name stands for."""
     if name in ("%", "%.", "%.."):
         return name[1:]
@@ -193,4 +193,4 @@ def _constant(value: Any) -> Callable[[], Any]:
 
 
 def _state(replica: Replica, address: str) -> Callable[[], Any]:
-    return lambda: as_data(replica.states[address])
+    return lambda: to_builtins(replica.states[address])

@@ -21,25 +21,25 @@ from ..log import EventLog
 from ..log.event_log import read_to_end
 from ..snapshots.builder import all_roles
 from ..snapshots.encoding import LEADERSHIP, encode
-from ..snapshots.recovery import restore
-from ..snapshots.state_hash import Knowledge, combined, digest, whole
+from ..snapshots.recovery import restore_newest
+from ..snapshots.state_hash import StateView, combine_hashes, digest, hash_all
 from ..snapshots.store import SnapshotStore
-from .lazy_states import StoredStates
-from .to_builtins import as_data
+from .lazy_states import LazyStates
+from .to_builtins import to_builtins
 
 if TYPE_CHECKING:
-    from .log_source import Source
-    from .state_index.index import HistoryIndex
-    from .state_index.index_file import Mark
-    from .state_index.writer import Recorder
+    from .log_source import LogSource
+    from .state_index.index import StateIndex
+    from .state_index.index_file import IndexMark
+    from .state_index.writer import StateIndexWriter
 
 OnProgress = Callable[[int, int], object]
 """(events folded, events to be folded in all)."""
-_NEARER = 2
+_MIN_EVENTS_SAVED = 2
 """A snapshot is read as a whole, a mark only where it is looked at: so many intervals of marks are folded meanwhile."""
 
 
-class Moment(msgspec.Struct, frozen=True):
+class ClusterMoment(msgspec.Struct, frozen=True):
     """The cluster as the log has it once the event at `offset` has been folded; -1: before the first."""
 
     offset: int
@@ -54,7 +54,9 @@ class Moment(msgspec.Struct, frozen=True):
     """By whose rules the log goes there."""
 
 
-def replica_at(source: Source, offset: int | None = None, on_progress: OnProgress | None = None) -> Replica:
+def replica_at(
+    source: LogSource, offset: int | None = None, on_progress: OnProgress | None = None
+) -> Replica:
     """A replica of all roles that has folded the event at `offset`, and all before; by default, all there are now.
 
     Its states are decoded when they are asked for. Raises LogUnavailable, LogTruncated, ArchiveError.
@@ -66,18 +68,18 @@ def state_at(
     log: EventLog,
     offset: int | None = None,
     store: SnapshotStore | None = None,
-    index: HistoryIndex | None = None,
+    index: StateIndex | None = None,
     on_progress: OnProgress | None = None,
-) -> Moment:
+) -> ClusterMoment:
     """The moment after the event at `offset`, or now. Takes, and raises, what `fold_to` does."""
-    return moment(fold_to(log, offset, store, index, on_progress))
+    return cluster_moment(fold_to(log, offset, store, index, on_progress))
 
 
 def fold_to(
     log: EventLog,
     offset: int | None = None,
     store: SnapshotStore | None = None,
-    index: HistoryIndex | None = None,
+    index: StateIndex | None = None,
     on_progress: OnProgress | None = None,
 ) -> Replica:
     """As `replica_at`: from the newest mark of the `index`, or a snapshot of the `store` where that is much nearer.
@@ -89,10 +91,10 @@ def fold_to(
     end = log.end() if offset is None else min(offset + 1, log.end())
     replica = all_roles()
     mark = None if index is None else index.restore(replica, end - 1)
-    patience = 0 if mark is None or index is None else _NEARER * index.interval
+    patience = 0 if mark is None or index is None else _MIN_EVENTS_SAVED * index.interval
     if store is not None and _has_between(store, replica.offset + patience, end):
         nearer = all_roles()
-        restore(nearer, log, store, at_most=end - 1)
+        restore_newest(nearer, log, store, at_most=end - 1)
         if nearer.offset > replica.offset:
             replica, index = nearer, None
     recorder = None if index is None else _recorder(index, replica, mark)
@@ -110,11 +112,11 @@ def fold_to(
     return replica
 
 
-def _recorder(index: HistoryIndex, replica: Replica, mark: Mark | None) -> Recorder:
+def _recorder(index: StateIndex, replica: Replica, mark: IndexMark | None) -> StateIndexWriter:
     # Most commands about history need no index, and are spared SQLite.
-    from .state_index.writer import Recorder
+    from .state_index.writer import StateIndexWriter
 
-    return Recorder(index, replica, mark)
+    return StateIndexWriter(index, replica, mark)
 
 
 def _has_between(store: SnapshotStore, offset: int, end: int) -> bool:
@@ -126,28 +128,30 @@ def _has_between(store: SnapshotStore, offset: int, end: int) -> bool:
         return offset < 0
 
 
-def moment(known: Knowledge, addresses: Iterable[str] | None = None) -> Moment:
+def cluster_moment(known: StateView, addresses: Iterable[str] | None = None) -> ClusterMoment:
     """What a replica knows as data; `addresses`: only these states. The hashes are those of all."""
-    leaders = as_data(known.leadership.leaders)
+    leaders = to_builtins(known.leadership.leaders)
     wanted = known.states if addresses is None else addresses
-    roles = {address: as_data(known.states[address]) for address in sorted(wanted)}
-    hashes = hashes_of(known)
-    return Moment(known.offset, whole(hashes), hashes, leaders, roles, known.leadership.feature_level)
+    roles = {address: to_builtins(known.states[address]) for address in sorted(wanted)}
+    hashes = role_hashes(known)
+    return ClusterMoment(
+        known.offset, hash_all(hashes), hashes, leaders, roles, known.leadership.feature_level
+    )
 
 
-def hashes_of(known: Knowledge) -> dict[str, str]:
+def role_hashes(known: StateView) -> dict[str, str]:
     """Kind of role -> the hash of its states."""
     digests = [(address, digest(data)) for address, data in _encoded(known)]
-    return combined([*digests, (LEADERSHIP, digest(encode(known.leadership)))])
+    return combine_hashes([*digests, (LEADERSHIP, digest(encode(known.leadership)))])
 
 
-def state_hash(known: Knowledge) -> str:
+def state_hash(known: StateView) -> str:
     """16 bytes in hexadecimal over all states and leaders; the offset does not count."""
-    return whole(hashes_of(known))
+    return hash_all(role_hashes(known))
 
 
-def _encoded(known: Knowledge) -> Iterator[tuple[str, bytes]]:
+def _encoded(known: StateView) -> Iterator[tuple[str, bytes]]:
     states = known.states
     for address in states:
-        data = states.bytes_of(address) if isinstance(states, StoredStates) else None
+        data = states.bytes_of(address) if isinstance(states, LazyStates) else None
         yield address, encode(states[address]) if data is None else data

@@ -15,14 +15,14 @@ from immutables import Map
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
-def as_data(value: Any) -> Any:
+def to_builtins(value: Any) -> Any:
     """Any state as dicts, lists, texts and numbers, with keys sorted; not to be changed: parts of it are shared."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return value
     if kind is Map:
         pairs = [(_key(key), each) for key, each in value.items()]
-        return {key: as_data(each) for key, each in sorted(pairs, key=_natural_first)}
+        return {key: to_builtins(each) for key, each in sorted(pairs, key=_natural_first)}
     fields = _fields(kind)
     if fields is None:
         return _sorted(msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=_plain))
@@ -30,7 +30,7 @@ def as_data(value: Any) -> Any:
     found = {}
     for name, place, default, data in fields:
         field = held[place]
-        found[name] = data if field is default else field if type(field) in _PLAIN else as_data(field)
+        found[name] = data if field is default else field if type(field) in _PLAIN else to_builtins(field)
     return found
 
 
@@ -44,7 +44,7 @@ def _fields(kind: type) -> tuple[tuple[str, int, Any, Any], ...] | None:
         default = field.default
         # Such as NODEFAULT itself, which is no value of any field.
         known = default is not msgspec.NODEFAULT
-        found.append((field.name, place, default, as_data(default) if known else None))
+        found.append((field.name, place, default, to_builtins(default) if known else None))
     return tuple(found)
 
 

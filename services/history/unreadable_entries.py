@@ -12,10 +12,10 @@ from ...schemas.event import Event
 from ..log import EventLog
 from ..log.event_log import Concerns, OnUnreadable, Tail, Unreadable
 
-_MOST = 100_000
+_MAX_NOTED = 100_000
 
 
-class PassedOver:
+class UnreadableEntries:
     """The values that were passed over while a log was read, however often."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class PassedOver:
 
     def note(self, value: Unreadable) -> None:
         """One was met."""
-        if len(self._offsets) < _MOST:
+        if len(self._offsets) < _MAX_NOTED:
             self._offsets.add(value.offset)
         if self._first is None or value.offset < self._first.offset:
             self._first = value
@@ -41,10 +41,10 @@ class PassedOver:
         )
 
 
-class NotedLog:
+class UnreadableTrackingLog:
     """A log as it is, which notes what its readers pass over."""
 
-    def __init__(self, log: EventLog, passed_over: PassedOver) -> None:
+    def __init__(self, log: EventLog, passed_over: UnreadableEntries) -> None:
         self._log = log
         self._passed_over = passed_over
 

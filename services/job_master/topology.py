@@ -11,7 +11,7 @@ import msgspec
 from immutables import Map
 
 from ...pipelines.graph.execution_graph import ExecutionGraph
-from ...pipelines.graph.per_graph_cache import once_for_each_graph
+from ...pipelines.graph.per_graph_cache import cache_per_graph
 from ...schemas.types import JobGraph, ResourceProfile
 from ..core.resource_profile import merge
 
@@ -46,7 +46,7 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
     """The sum over the slot sharing groups of the largest parallelism in each (document 003)."""
 
     @staticmethod
-    @once_for_each_graph
+    @cache_per_graph
     def from_graph(graph: JobGraph) -> SchedulingTopology:
         """Raises ValueError for a graph that `validation` would not let pass."""
         plan = ExecutionGraph.attach("", graph)

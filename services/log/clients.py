@@ -86,7 +86,7 @@ def retry_until(ask: Callable[[], T], timeout: float) -> T:
 
     Raises the last KafkaException when `timeout` seconds are over, any other at once.
     """
-    return retry.patiently(ask, timeout, _APPEARANCE_S, _PASSING)
+    return retry.retry_until(ask, timeout, _APPEARANCE_S, _PASSING)
 
 
 def watermarks(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
-from ...infra.admin_client_cache import LastingAdmin
+from ...infra.admin_client_cache import AdminClientCache
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
 from .clients import (
@@ -62,7 +62,7 @@ class KafkaEventLog:
         self._timeout = timeout
         self._skipped = frozenset(skipped)
         self._appending = threading.Lock()
-        self._admin = LastingAdmin(client_configuration(bootstrap_servers))
+        self._admin = AdminClientCache(client_configuration(bootstrap_servers))
         self._connected: AdminClient | None = None
         milliseconds = int(timeout * 1000)
         self._producer = Producer(

@@ -6,9 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..blobs.cache import BlobCache
-from ..blobs.garbage_collector import BlobKeeper, Fate, FateOf, directory_of, store_of
+from ..blobs.garbage_collector import (
+    BlobGarbageCollector,
+    JobPhase,
+    JobPhaseFor,
+    blob_directory,
+    create_store,
+)
 from ..blobs.library_cache import BlobLibraryCacheManager
-from ..blobs.protocol import Pace
+from ..blobs.protocol import Timeouts
 from ..blobs.shared_secret_auth import SharedSecret
 from ..client.blob_upload import address_of
 from ..configuration import Configuration
@@ -24,31 +30,33 @@ from ..core.replica import Replica
 from ..core.role import DISPATCHER
 from ..dispatcher.state import DispatcherState, Phase
 
-_OVER = frozenset({Phase.TERMINATED, Phase.ENDED})
+_TERMINATED_PHASES = frozenset({Phase.TERMINATED, Phase.ENDED})
 
 
-def of_master(configuration: Configuration, replica: Replica, caught_up: Callable[[], bool]) -> BlobKeeper:
+def create_master_blobs(
+    configuration: Configuration, replica: Replica, caught_up: Callable[[], bool]
+) -> BlobGarbageCollector:
     """The BlobServer of a jobmanager, which listens already; its clean-up waits until the log was read to its end.
 
     Raises BlobUnavailable where it can't have its address or directory.
     """
-    return BlobKeeper.of(configuration, lambda: _fates(replica) if caught_up() else None)
+    return BlobGarbageCollector.of(configuration, lambda: _job_phases(replica) if caught_up() else None)
 
 
-def of_task_executor(
+def create_task_executor_blobs(
     configuration: Configuration, replica: Replica, resource_id: str, scratch: Path
 ) -> BlobLibraryCacheManager:
     """The library cache of a taskexecutor, on top of its BlobCache; its clean-up has begun. Raises OSError."""
     shared = configuration.get(BLOB_STORAGE_DIRECTORY) is not None
     cache = BlobCache(
         # Each has one of its own: what one needs no more another may need.
-        directory_of(configuration) / f"cache-{resource_id}" if shared else scratch / "blobs",
+        blob_directory(configuration) / f"cache-{resource_id}" if shared else scratch / "blobs",
         lambda: address_of(replica.leadership),
-        store_of(configuration),
+        create_store(configuration),
         retries=configuration.get(BLOB_FETCH_RETRIES),
         size_limit=configuration.get(BLOB_CACHE_SIZE_MAX),
         connect_timeout=configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6,
-        pace=Pace(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
+        pace=Timeouts(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
         secret=SharedSecret.of(configuration),
     )
     manager = BlobLibraryCacheManager(cache, configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6)
@@ -56,15 +64,15 @@ def of_task_executor(
     return manager
 
 
-def _fates(replica: Replica) -> FateOf | None:
+def _job_phases(replica: Replica) -> JobPhaseFor | None:
     state = replica.states.get(DISPATCHER)
     if not isinstance(state, DispatcherState):
         return None
 
-    def fate_of(job_id: str) -> Fate:
+    def fate_of(job_id: str) -> JobPhase:
         job = state.jobs.get(job_id)
         if job is None:
-            return Fate.UNKNOWN
-        return Fate.OVER if job.phase in _OVER else Fate.LIVE
+            return JobPhase.UNKNOWN
+        return JobPhase.OVER if job.phase in _TERMINATED_PHASES else JobPhase.LIVE
 
     return fate_of

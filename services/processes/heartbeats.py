@@ -20,7 +20,7 @@ from ..resource_manager.slot_reports import is_contradiction
 from ..task_executor.slot_reconciliation import slot_contradictions
 
 
-def of_masters(
+def create_master_heartbeats(
     configuration: Configuration, host: Host
 ) -> tuple[HeartbeatManager, ResourceManagerHeartbeats, JobMasterHeartbeats]:
     """Those of a jobmanager, not started yet; the latter two are told of states by the shells."""
@@ -32,10 +32,10 @@ def of_masters(
         allocated_slot_report,
         lambda: workers_in_grace(host.state(RESOURCE_MANAGER)),
     )
-    return _of(configuration, host, MASTERS, lambda _: True, [workers, jobs]), workers, jobs
+    return _create_heartbeats(configuration, host, MASTERS, lambda _: True, [workers, jobs]), workers, jobs
 
 
-def of_task_executor(
+def create_task_executor_heartbeats(
     configuration: Configuration, host: Host, own_address: str, resource_id: str, running: Running
 ) -> tuple[HeartbeatManager, TaskExecutorHeartbeats]:
     """Those of a taskexecutor, not started yet; the latter is told of states by the shell."""
@@ -47,10 +47,10 @@ def of_task_executor(
         slot_contradictions=slot_contradictions,
     )
     to_us = frozenset((own_address, EVERYONE))
-    return _of(configuration, host, TASK_EXECUTORS, to_us.__contains__, [own]), own
+    return _create_heartbeats(configuration, host, TASK_EXECUTORS, to_us.__contains__, [own]), own
 
 
-def _of(
+def _create_heartbeats(
     configuration: Configuration,
     host: Host,
     reads: int,

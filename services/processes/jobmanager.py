@@ -46,20 +46,20 @@ from ..resource_manager import ResourceManager
 from ..resource_manager.drivers.factory import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
-from ..simulation.fake_effects import JobMastersWithoutTopics
+from ..simulation.fake_effects import NoTopicJobMasterEffects
 from . import heartbeats
-from .blobs import of_master
+from .blobs import create_master_blobs
 from .process_lifecycle import (
-    END_S,
-    KAFKA_PATIENCE_S,
-    VOICE_S,
-    clock_of,
-    ended_by_its_threads,
-    ends_within,
+    EMIT_TIMEOUT_S,
+    END_TIMEOUT_S,
+    KAFKA_TIMEOUT_S,
+    create_clock,
+    create_session,
+    exit_within,
     process_address,
-    session,
-    topics_watched,
+    raise_thread_failure,
     wait_for_topics,
+    watch_topics,
 )
 from .snapshots import MasterSnapshots
 
@@ -73,10 +73,10 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     if stop.is_set():
         return
     check_topics(create_admin_client(configuration), cluster)
-    own_address, own_session, clock = process_address(), session(), clock_of(configuration)
+    own_address, own_session, clock = process_address(), create_session(), create_clock(configuration)
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
-    blobs = of_master(configuration, replica, lambda: host.position >= 0)
-    own_log = open_event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
+    own_log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
     own_log.codec.register_all()
     log = LivenessTrackingLog(own_log)
     me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
@@ -97,7 +97,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         abandons_election=configuration.get(ABANDON_ELECTION),
     )
     codec = codec_of(configuration, submissions_topic(cluster))
-    beating, of_workers, of_jobs = heartbeats.of_masters(configuration, host)
+    beating, of_workers, of_jobs = heartbeats.create_master_heartbeats(configuration, host)
 
     def dispatcher_shell(say: Emit, _settled: Callable[[], None]) -> DispatcherShell:
         inline = InlineLimit(
@@ -118,7 +118,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         claim = replica.leadership.leader(DISPATCHER)
         elected = None if claim is None else claim.offset
         # What a simulated cluster's log tells of may be another cluster's to keep.
-        disposing: SavepointDisposer = _dispose_of_nothing if simulated else dispose_savepoint
+        disposing: SavepointDisposer = _dispose_nothing if simulated else dispose_savepoint
         return DispatcherShell(
             say, submissions, configuration.as_map(), blobs.depot, elected, disposing, inline
         )
@@ -135,7 +135,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     shells: dict[str, Shell] = {
         DISPATCHER: PerTermShell(host.emit, dispatcher_shell),
         RESOURCE_MANAGER: PerTermShell(host.emit, resource_manager_shell, of_workers.retire),
-        JOB_MASTER: JobMastersWithoutTopics(host.emit, of_jobs.follow, of_jobs.retire)
+        JOB_MASTER: NoTopicJobMasterEffects(host.emit, of_jobs.follow, of_jobs.retire)
         if simulated
         else JobMasterShell(
             host.emit,
@@ -149,11 +149,11 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     snapshots: MasterSnapshots | None = None
-    topics = topics_watched(configuration, host)
+    topics = watch_topics(configuration, host)
     job_topics = JobTopicCleaner(
-        kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _led_dispatcher(host), clock
+        kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _is_leading_dispatcher(host), clock
     )
-    with ended_by_its_threads(host):
+    with raise_thread_failure(host):
         try:
             snapshots = MasterSnapshots(configuration, replica, log, host)
             snapshots.start()
@@ -162,12 +162,12 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
             blobs.start()
             if not simulated:
                 job_topics.start()
-            host.run(stop, shells, finished=_ended)
+            host.run(stop, shells, finished=_check_ended)
             _log.info("jobmanager ends", cluster=cluster)
         finally:
-            with ends_within(END_S, sys.exc_info()[1]):
+            with exit_within(END_TIMEOUT_S, sys.exc_info()[1]):
                 # Another is to lead at once. What a shell has not done yet, the next leader's does.
-                host.close(VOICE_S)
+                host.close(EMIT_TIMEOUT_S)
                 if mandates is not None:
                     mandates.close()
                 if snapshots is not None:
@@ -181,12 +181,12 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
                 log.close()
 
 
-def _dispose_of_nothing(path: str, *, may_be_gone: bool = False) -> DisposalResult:
+def _dispose_nothing(path: str, *, may_be_gone: bool = False) -> DisposalResult:
     del path, may_be_gone
     return DisposalResult()
 
 
-def _led_dispatcher(host: Host) -> DispatcherState | None:
+def _is_leading_dispatcher(host: Host) -> DispatcherState | None:
     """What the Dispatcher knows, if it is led here and the log was read to its end."""
     state = host.state(DISPATCHER)
     if not isinstance(state, DispatcherState) or host.position < 0 or not host.leads(DISPATCHER):
@@ -194,7 +194,7 @@ def _led_dispatcher(host: Host) -> DispatcherState | None:
     return state
 
 
-def _ended(replica: Replica) -> bool:
+def _check_ended(replica: Replica) -> bool:
     """Whether the cluster has been terminated and nothing of its jobs is left to be cleared away."""
     state = replica.states.get(RESOURCE_MANAGER)
     if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.over:

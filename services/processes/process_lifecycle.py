@@ -25,13 +25,13 @@ from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submis
 
 _log = logger(__name__)
 _PAUSE_S = 1.0
-VOICE_S = 0.5
+EMIT_TIMEOUT_S = 0.5
 """So long a process that ends waits for its last words to get into the log."""
-END_S = 20.0
+END_TIMEOUT_S = 20.0
 """So long it waits for all else that it has begun."""
-FAILED_END_S = 5.0
+FAILED_END_TIMEOUT_S = 5.0
 """So long a process takes to end at most, once a thread of it has failed."""
-KAFKA_PATIENCE_S = 120.0
+KAFKA_TIMEOUT_S = 120.0
 """How long a process waits for a Kafka that is gone before it ends: longer than a broker takes to come back."""
 
 
@@ -40,12 +40,12 @@ def process_address() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def session() -> str:
+def create_session() -> str:
     """Unique to the process: how it recognises its own claims to lead."""
     return secrets.token_hex(16)
 
 
-def clock_of(configuration: Configuration) -> Clock:
+def create_clock(configuration: Configuration) -> Clock:
     """The wall clock; that of a simulated cluster is behind it by so much."""
     behind = configuration.get(CLOCK_BEHIND)
     return (lambda: wall_clock() - behind) if configuration.get(SIMULATED) and behind else wall_clock
@@ -63,7 +63,7 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
-def ended_by_its_threads(host: Host) -> contextlib.AbstractContextManager[None]:
+def raise_thread_failure(host: Host) -> contextlib.AbstractContextManager[None]:
     """Within it, what a thread of the process does not handle ends `host.run`, by ThreadFailed.
 
     Whoever waits for what that thread was to do waits for ever, so the process ends soon in any case.
@@ -72,13 +72,13 @@ def ended_by_its_threads(host: Host) -> contextlib.AbstractContextManager[None]:
     def on_failure(name: str, error: BaseException) -> None:
         _log.exception("a thread has failed: the process ends", thread=name)
         host.fail(threads.ThreadFailed(name, error))
-        threads.Timer(FAILED_END_S, threads.end_process, [name, error], name="end").start()
+        threads.Timer(FAILED_END_TIMEOUT_S, threads.end_process, [name, error], name="end").start()
 
-    return threads.handled_by(on_failure)
+    return threads.use_handler(on_failure)
 
 
 @contextlib.contextmanager
-def ends_within(seconds: float, error: BaseException | None) -> Iterator[None]:
+def exit_within(seconds: float, error: BaseException | None) -> Iterator[None]:
     """What is done within it may take so long. Then the process ends without it: nobody else is to wait for that.
 
     `error`: what the process ends by, None where it ends in order.
@@ -100,7 +100,7 @@ def ends_within(seconds: float, error: BaseException | None) -> Iterator[None]:
         done.set()
 
 
-def topics_watched(configuration: Configuration, host: Host) -> TopicWatch:
+def watch_topics(configuration: Configuration, host: Host) -> TopicWatch:
     """Notices that the cluster's topics are lost, once it is started: without its log the process ends."""
     cluster = configuration.cluster_id
     others = [submissions_topic(cluster), heartbeats_topic(cluster), dead_letters_topic(cluster)]

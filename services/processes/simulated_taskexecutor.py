@@ -17,18 +17,18 @@ from ..core.replica import Replica
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..host.host import Host
 from ..log.factory import open_event_log
-from ..simulation.fake_effects import TasksThatRun
-from ..simulation.fork_members import Member
-from ..simulation.heartbeats import Hearts, beating_of
-from ..simulation.task_events import registration
+from ..simulation.fake_effects import NoOpTaskExecutorEffects
+from ..simulation.fork_members import ForkMember
+from ..simulation.heartbeats import MultiplexedHeartbeats, create_heartbeats
+from ..simulation.task_events import register_task_executor
 from ..task_executor import TaskExecutor
 from ..task_executor.state import TaskExecutorState
 from .process_lifecycle import (
-    KAFKA_PATIENCE_S,
-    clock_of,
-    ended_by_its_threads,
+    KAFKA_TIMEOUT_S,
+    create_clock,
+    create_session,
     process_address,
-    session,
+    raise_thread_failure,
     wait_for_topics,
 )
 from .snapshots import restore_task_executor
@@ -36,11 +36,11 @@ from .snapshots import restore_task_executor
 _log = logger(__name__)
 
 
-def run(configuration: Configuration, members: Sequence[Member], stop: threading.Event) -> None:
+def run(configuration: Configuration, members: Sequence[ForkMember], stop: threading.Event) -> None:
     """Runs until `stop` is set or all have left. Raises what Host.run raises."""
     cluster, own_address = configuration.cluster_id, process_address()
     own = {address(TASK_EXECUTOR, each.resource_id): each for each in members}
-    log = open_event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
     replica = Replica([TaskExecutor()], only=own.__contains__)
     host = Host(
         log,
@@ -48,13 +48,13 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
         cluster=cluster,
         leads=tuple(own),
         process_address=own_address,
-        session=session(),
-        clock=clock_of(configuration),
+        session=create_session(),
+        clock=create_clock(configuration),
         concerns=tuple(own),
     )
-    hearts = Hearts(host, tuple(own))
-    beating = beating_of(configuration, host, hearts)
-    shell = TasksThatRun(host.emit, hearts.follow)
+    hearts = MultiplexedHeartbeats(host, tuple(own))
+    beating = create_heartbeats(configuration, host, hearts)
+    shell = NoOpTaskExecutorEffects(host.emit, hearts.follow)
 
     def register() -> None:
         while not host.leading.wait(0.1):
@@ -62,7 +62,7 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
                 return
         for role_address, member in own.items():
             claim = replica.leadership.leader(role_address)
-            owed = registration(
+            owed = register_task_executor(
                 member.resource_id,
                 member.slots,
                 member.profile,
@@ -75,7 +75,7 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
         _log.info("simulated taskexecutors register", count=len(own))
 
     registering = threads.Thread(target=register, name="registration")
-    with ended_by_its_threads(host):
+    with raise_thread_failure(host):
         registering.start()
         _log.info("simulated taskexecutors start", cluster=cluster, count=len(own))
         try:
@@ -84,7 +84,7 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
                 return
             restore_task_executor(configuration, replica, log)
             beating.start()
-            host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda known: _all_left(known, own))
+            host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda known: _have_all_left(known, own))
             for role_address, member in own.items() if stop.is_set() else ():
                 reason = f"TaskExecutor {member.resource_id} was asked to stop"
                 body = resource_manager.DisconnectTaskManager(resource_id=member.resource_id, reason=reason)
@@ -98,6 +98,6 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
             log.close()
 
 
-def _all_left(replica: Replica, own: dict[str, Member]) -> bool:
+def _have_all_left(replica: Replica, own: dict[str, ForkMember]) -> bool:
     states = [replica.states.get(each) for each in own]
     return all(isinstance(each, TaskExecutorState) and each.left for each in states)

@@ -16,14 +16,14 @@ from ...infra import threads
 from ...infra.logging_setup import log_to_stderr
 from ...infra.storage.errors import CheckpointError
 from ..configuration import load_configuration
-from ..history.job_history_store import HistoryStore
-from ..history.snapshot_history import take_with_history
+from ..history.job_history_store import JobHistoryStore
+from ..history.snapshot_history import create_snapshot_with_history
 from ..log import LogUnavailable
 from ..log.event_log import LogTruncated
 from ..log.factory import open_event_log
 from ..log.newer_release import NewerRelease
 from ..snapshots.store import SnapshotStore
-from .snapshot_subprocess import Answer
+from .snapshot_subprocess import SubprocessResult
 
 _NICENESS = 10
 _LOG_TIMEOUT_S = 30.0
@@ -36,10 +36,10 @@ def main(arguments: list[str]) -> int:
     configuration = load_configuration()
     log = open_event_log(configuration, timeout=_LOG_TIMEOUT_S)
     try:
-        snapshots, histories = SnapshotStore.of(configuration), HistoryStore.of(configuration)
-        answer = Answer(take_with_history(log, snapshots, histories, int(arguments[0])))
+        snapshots, histories = SnapshotStore.of(configuration), JobHistoryStore.of(configuration)
+        answer = SubprocessResult(create_snapshot_with_history(log, snapshots, histories, int(arguments[0])))
     except (LogUnavailable, LogTruncated, CheckpointError, NewerRelease) as error:
-        answer = Answer(error=str(error))
+        answer = SubprocessResult(error=str(error))
     finally:
         log.close()
     sys.stdout.buffer.write(msgspec.json.encode(answer))

@@ -14,27 +14,27 @@ import msgspec
 
 from ...infra.interpreter import module_command
 from ..configuration import Configuration
-from ..snapshots.builder import Taken
+from ..snapshots.builder import SnapshotInfo
 from ..snapshots.scheduler import SnapshotFailed
 
 _POLL_S = 0.1
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SubprocessResult(msgspec.Struct, frozen=True):
     """What the child says: the snapshot, if the log holds any events, or why there is none."""
 
-    taken: Taken | None = None
+    taken: SnapshotInfo | None = None
     error: str | None = None
 
 
-class ByChild:
+class SubprocessSnapshotBuilder:
     """Takes snapshots in child processes, which end when `stop` is set, or this process dies."""
 
     def __init__(self, configuration: Configuration, stop: threading.Event) -> None:
         self._environment = {**os.environ, **configuration.environment()}
         self._stop = stop
 
-    def __call__(self, end: int) -> Taken | None:
+    def __call__(self, end: int) -> SnapshotInfo | None:
         """Raises SnapshotFailed."""
         try:
             child = subprocess.Popen(
@@ -52,12 +52,12 @@ class ByChild:
             said = child.stdout.read() if child.stdout is not None else b""
         if self._stop.is_set():
             raise SnapshotFailed("this process ends")
-        return _understood(said, child.returncode)
+        return _parse_result(said, child.returncode)
 
 
-def _understood(said: bytes, code: int) -> Taken | None:
+def _parse_result(said: bytes, code: int) -> SnapshotInfo | None:
     try:
-        answer = msgspec.json.decode(said, type=Answer)
+        answer = msgspec.json.decode(said, type=SubprocessResult)
     except msgspec.MsgspecError:
         raise SnapshotFailed(f"its process ended with code {code} and without an answer") from None
     if answer.error is not None:

@@ -12,16 +12,16 @@ from ..configuration.options.high_availability import ACCEPT_NEW_LOG
 from ..configuration.options.snapshots import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, OutgoingEvent
-from ..history.time_travel import moment
+from ..history.time_travel import cluster_moment
 from ..host.host import Host, wall_clock
 from ..log import EventLog
 from ..snapshots.log_identity import check_log
-from ..snapshots.recovery import restore
-from ..snapshots.scheduler import Progress, SnapshotKeeper
-from ..snapshots.state_hash import Knowledge
-from ..snapshots.state_hash_auditor import PATIENCE_S, StateAudit
+from ..snapshots.recovery import restore_newest
+from ..snapshots.scheduler import LogProgress, SnapshotScheduler
+from ..snapshots.state_hash import StateView
+from ..snapshots.state_hash_auditor import VOTE_TIMEOUT_S, StateHashAuditor
 from ..snapshots.store import SnapshotStore
-from .snapshot_subprocess import ByChild
+from .snapshot_subprocess import SubprocessSnapshotBuilder
 
 
 class MasterSnapshots:
@@ -31,30 +31,30 @@ class MasterSnapshots:
         """Nothing was folded yet. Raises LogReplaced, and what `restore` raises."""
         store = SnapshotStore.of(configuration)
         check_log(log, store, accept=configuration.get(ACCEPT_NEW_LOG))
-        found = restore(replica, log, store)
+        found = restore_newest(replica, log, store)
         self._stop = threading.Event()
 
         def say(owed: OutgoingEvent) -> None:
             host.emit(DISPATCHER, owed)
 
-        self._keeper = SnapshotKeeper(
-            ByChild(configuration, self._stop),
+        self._keeper = SnapshotScheduler(
+            SubprocessSnapshotBuilder(configuration, self._stop),
             max_bytes=configuration.get(SNAPSHOT_MAX_BYTES) or 0,
             max_age=configuration.get(SNAPSHOT_MAX_AGE) or 0,
-            progress=lambda: Progress(host.position, host.bytes_read),
+            progress=lambda: LogProgress(host.position, host.bytes_read),
             leads=lambda: host.leads(DISPATCHER),
             say=say,
             clock=wall_clock,
             since=None if found is None else found.time,
         )
         self._home = configuration.home.absolute()
-        StateAudit(
+        StateHashAuditor(
             replica,
             configuration.get(STATE_HASH_INTERVAL) or 0,
             me=host.session,
             say=lambda owed: say(owed) if host.leads(DISPATCHER) else host.emit_as_standby(owed),
             fail=host.fail,
-            later=lambda judge: threads.Timer(PATIENCE_S, judge, name="state audit").start(),
+            later=lambda judge: threads.Timer(VOTE_TIMEOUT_S, judge, name="state audit").start(),
             keep=self._keep,
             on_snapshot=self._keeper.taken,
         )
@@ -68,10 +68,10 @@ class MasterSnapshots:
         self._stop.set()
         self._keeper.close()
 
-    def _keep(self, known: Knowledge) -> str:
+    def _keep(self, known: StateView) -> str:
         path = self._home / f"states-{known.offset}.json"
         try:
-            path.write_bytes(msgspec.json.encode(moment(known)))
+            path.write_bytes(msgspec.json.encode(cluster_moment(known)))
         except OSError as error:
             return f"no file: {error}"
         return str(path)
@@ -79,4 +79,4 @@ class MasterSnapshots:
 
 def restore_task_executor(configuration: Configuration, replica: Replica, log: EventLog) -> None:
     """A TaskExecutor too begins with the newest snapshot: with its own state in it. Raises what `restore` raises."""
-    restore(replica, log, SnapshotStore.of(configuration))
+    restore_newest(replica, log, SnapshotStore.of(configuration))

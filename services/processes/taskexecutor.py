@@ -27,21 +27,21 @@ from ..task_executor import TaskExecutor
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
 from . import heartbeats
-from .blobs import of_task_executor
+from .blobs import create_task_executor_blobs
 from .process_lifecycle import (
-    END_S,
-    KAFKA_PATIENCE_S,
-    ended_by_its_threads,
-    ends_within,
+    END_TIMEOUT_S,
+    KAFKA_TIMEOUT_S,
+    create_session,
+    exit_within,
     process_address,
-    session,
-    topics_watched,
+    raise_thread_failure,
     wait_for_topics,
+    watch_topics,
 )
 from .snapshots import restore_task_executor
 
 _log = logger(__name__)
-_SPARK_S = 40.0
+_SPARK_TIMEOUT_S = 40.0
 """So long a Spark that is just being started is waited for besides."""
 
 
@@ -49,23 +49,23 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
     cluster = configuration.cluster_id
     own_address = address(TASK_EXECUTOR, resource_id)
-    log = open_event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
     log.codec.register_all()
     replica = Replica([TaskExecutor()], only=lambda each: each == own_address)
-    blobs = of_task_executor(configuration, replica, resource_id, scratch)
+    blobs = create_task_executor_blobs(configuration, replica, resource_id, scratch)
     host = Host(
         log,
         replica,
         cluster=cluster,
         leads=(own_address,),
         process_address=process_address(),
-        session=session(),
+        session=create_session(),
         concerns=(own_address,),
     )
     shell = TaskExecutorShell(
         host.emit, own_address, cluster, lambda state: own_heartbeats.follow(state), blobs
     )
-    beating, own_heartbeats = heartbeats.of_task_executor(
+    beating, own_heartbeats = heartbeats.create_task_executor_heartbeats(
         configuration, host, own_address, resource_id, shell.running
     )
     # Before Spark starts: its workers and the StreamTasks inherit it.
@@ -98,9 +98,9 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         except Exception as error:
             host.fail(error)
 
-    topics = topics_watched(configuration, host)
+    topics = watch_topics(configuration, host)
     starting = threads.Thread(target=start_runtime, name="runtime start")
-    with ended_by_its_threads(host):
+    with raise_thread_failure(host):
         starting.start()
         _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
         try:
@@ -110,14 +110,14 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             restore_task_executor(configuration, replica, log)
             beating.start()
             topics.start()
-            host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _left(replica, own_address))
+            host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _has_left(replica, own_address))
             if stop.is_set() and shell.registered:
                 reason = f"TaskExecutor {resource_id} was asked to stop"
                 goodbye = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
                 host.emit(own_address, OutgoingEvent(RESOURCE_MANAGER, goodbye, None))
             _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
         finally:
-            with ends_within(END_S + _SPARK_S, sys.exc_info()[1]):
+            with exit_within(END_TIMEOUT_S + _SPARK_TIMEOUT_S, sys.exc_info()[1]):
                 beating.close()
                 topics.close()
                 # Whatever ended this process: who waits for it to lead waits no more.
@@ -129,6 +129,6 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
                 log.close()
 
 
-def _left(replica: Replica, own_address: str) -> bool:
+def _has_left(replica: Replica, own_address: str) -> bool:
     state = replica.states.get(own_address)
     return isinstance(state, TaskExecutorState) and state.left

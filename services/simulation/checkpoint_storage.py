@@ -24,12 +24,14 @@ from ..job_master.instructions import (
     WriteMetadata,
 )
 
-OF_CHECKPOINTS = WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoints | DisposeSavepoint
+CHECKPOINT_INSTRUCTIONS = (
+    WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoints | DisposeSavepoint
+)
 DIRECTORIES = {"state.checkpoints.dir": "memory://checkpoints", "state.savepoints.dir": "memory://savepoints"}
 
 
 @dataclass(frozen=True)
-class Part:
+class StatePart:
     """What a subtask has written: how many records it had counted."""
 
     attempt: str
@@ -37,7 +39,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Metadata:
+class CheckpointMetadata:
     """What makes a directory a checkpoint."""
 
     checkpoint: CompletedCheckpoint
@@ -49,13 +51,13 @@ class Metadata:
 class SimulatedStorage:
     """URI of a directory -> its parts by name; `late` are those written into after they had been removed."""
 
-    parts: dict[str, dict[str, Part]] = field(default_factory=dict)
-    metadata: dict[str, Metadata] = field(default_factory=dict)
+    parts: dict[str, dict[str, StatePart]] = field(default_factory=dict)
+    metadata: dict[str, CheckpointMetadata] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     torn: set[str] = field(default_factory=set)
 
-    def write(self, directory: str, name: str, part: Part) -> None:
+    def write(self, directory: str, name: str, part: StatePart) -> None:
         """A subtask's part."""
         self._touched(directory)
         self.parts.setdefault(directory, {})[name] = part
@@ -84,7 +86,7 @@ class SimulatedStorage:
     def begin_with(self, checkpoint: CompletedCheckpoint) -> None:
         """It was there before; nothing is known of its parts."""
         if checkpoint.uri not in self.metadata and checkpoint.uri not in self.removed:
-            self.metadata[checkpoint.uri] = Metadata(checkpoint, frozenset(), {})
+            self.metadata[checkpoint.uri] = CheckpointMetadata(checkpoint, frozenset(), {})
 
     def directories(self) -> set[str]:
         """All that are there."""
@@ -96,7 +98,7 @@ class SimulatedStorage:
         self.metadata.pop(directory, None)
         self.removed.add(directory)
 
-    def perform(self, instruction: OF_CHECKPOINTS, *, fails: bool = False) -> Body:
+    def perform(self, instruction: CHECKPOINT_INSTRUCTIONS, *, fails: bool = False) -> Body:
         """What a shell does and says; `fails`: storage refuses to write."""
         match instruction:
             case WriteMetadata():
@@ -143,7 +145,7 @@ class SimulatedStorage:
             else:
                 named.add(part_name(each.vertex_id, each.subtask_index))
         self._touched(directory)
-        self.metadata[directory] = Metadata(checkpoint, frozenset(named), finished)
+        self.metadata[directory] = CheckpointMetadata(checkpoint, frozenset(named), finished)
         return job_master.CheckpointCompleted(job_id=job_id, checkpoint=checkpoint)
 
     def _find(self, instruction: FindCheckpoint) -> Body:

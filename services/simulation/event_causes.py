@@ -8,7 +8,7 @@ meets the barriers of senders elsewhere knows of no event but the one that it ru
 from __future__ import annotations
 
 
-class Causes:
+class EventCauses:
     """Of any number of TaskExecutors; offsets in the log."""
 
     def __init__(self) -> None:

@@ -20,34 +20,34 @@ from ..job_master.instructions import (
 from ..task_executor.instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
 from ..task_executor.state import Task
 from .checkpoint_storage import SimulatedStorage
-from .event_causes import Causes
-from .simulated_effects import NotSimulated, answer
-from .task_events import acknowledgement, state_changed
+from .event_causes import EventCauses
+from .simulated_effects import NotSimulated, perform
+from .task_events import acknowledge_checkpoint, report_state_change
 
-Follow = Callable[[str, Any], object]
+FollowHeartbeats = Callable[[str, Any], object]
 """Told of each address and state, as the heartbeats of a real shell are."""
-_OF_FILES = WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoints
+_FILE_INSTRUCTIONS = WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoints
 
 
-class Files(Protocol):
+class CheckpointFiles(Protocol):
     """What obeys instructions about checkpoints' files: a CheckpointShell, where they are really to be written."""
 
-    def perform(self, role_address: str, instruction: _OF_FILES) -> None: ...
+    def perform(self, role_address: str, instruction: _FILE_INSTRUCTIONS) -> None: ...
 
     def close(self) -> None: ...
 
 
-class JobMastersWithoutTopics:
+class NoTopicJobMasterEffects:
     """A JobMaster's shell. Without `files`, checkpoints are a table that ends with the process, and what was there
     before is whole."""
 
     def __init__(
         self,
         say: Emit,
-        follow: Follow = lambda *_: None,
+        follow: FollowHeartbeats = lambda *_: None,
         on_retire: Callable[[str], object] = lambda _: None,
         *,
-        files: Files | None = None,
+        files: CheckpointFiles | None = None,
     ) -> None:
         self._say = say
         self._follow = follow
@@ -59,12 +59,12 @@ class JobMastersWithoutTopics:
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
         for instruction in self._begun.take_new(role_address, instructions):
-            if self._files is not None and isinstance(instruction, _OF_FILES):
+            if self._files is not None and isinstance(instruction, _FILE_INSTRUCTIONS):
                 self._files.perform(role_address, instruction)
                 continue
             if isinstance(instruction, FindCheckpoint):
                 self._storage.trust(instruction)
-            self._say(role_address, answer(role_address, instruction, self._storage))
+            self._say(role_address, perform(role_address, instruction, self._storage))
 
     def retire(self, role_address: str) -> None:
         self._begun.reset(role_address)
@@ -75,18 +75,18 @@ class JobMastersWithoutTopics:
             self._files.close()
 
 
-class TasksThatRun:
+class NoOpTaskExecutorEffects:
     """The shell of any number of TaskExecutors of one process, whose tasks run until they are told to stop.
 
     Checkpoints of these tasks hold nothing, and barriers take no time: as soon as one task of a job is told of a
     checkpoint, all that run here have acknowledged it.
     """
 
-    def __init__(self, say: Emit, follow: Follow = lambda *_: None) -> None:
+    def __init__(self, say: Emit, follow: FollowHeartbeats = lambda *_: None) -> None:
         self._say = say
         self._follow = follow
         self._begun = InstructionTracker()
-        self._causes = Causes()
+        self._causes = EventCauses()
         self._running: dict[str, dict[str, str]] = {}
         """Job -> attempt -> its TaskExecutor."""
         self._acknowledged: dict[str, int] = {}
@@ -130,14 +130,14 @@ class TasksThatRun:
         self._running.setdefault(job_id, {})[attempt] = role_address
         self._causes.runs_by(attempt, task.cause)
         for reached in (ExecutionState.INITIALIZING, ExecutionState.RUNNING):
-            self._say(role_address, state_changed(job_id, attempt, reached, cause=task.cause))
+            self._say(role_address, report_state_change(job_id, attempt, reached, cause=task.cause))
         if task.finished:
             self._end(role_address, job_id, attempt, ExecutionState.FINISHED)
 
     def _end(self, role_address: str, job_id: str, attempt: str, state: ExecutionState) -> None:
         self._running.get(job_id, {}).pop(attempt, None)
         self._stopping.pop(attempt, None)
-        self._say(role_address, state_changed(job_id, attempt, state, cause=self._causes.of(attempt)))
+        self._say(role_address, report_state_change(job_id, attempt, state, cause=self._causes.of(attempt)))
         self._causes.ended(attempt)
 
     def _acknowledge(self, told: TriggerTasks) -> None:
@@ -149,14 +149,14 @@ class TasksThatRun:
             if told.options.stops:
                 self._stopping[attempt] = number
             cause = self._causes.of_part(role_address, job_id, attempt, number)
-            owed = acknowledgement(job_id, attempt, number, stops=told.options.stops, cause=cause)
+            owed = acknowledge_checkpoint(job_id, attempt, number, stops=told.options.stops, cause=cause)
             self._say(role_address, owed)
 
 
-class Follower:
+class HeartbeatOnlyEffects:
     """A shell that obeys nothing: the ResourceManager's, where workers are started by hand."""
 
-    def __init__(self, follow: Follow) -> None:
+    def __init__(self, follow: FollowHeartbeats) -> None:
         self._follow = follow
 
     def retire(self, role_address: str) -> None: ...

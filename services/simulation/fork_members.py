@@ -12,7 +12,7 @@ from ...schemas.types import HardwareDescription, ResourceProfile
 from .task_events import HARDWARE, PROFILE
 
 
-class Member(msgspec.Struct, frozen=True):
+class ForkMember(msgspec.Struct, frozen=True):
     """A simulated TaskExecutor, as it registers."""
 
     resource_id: str
@@ -22,7 +22,7 @@ class Member(msgspec.Struct, frozen=True):
     configuration: dict[str, str] = {}
 
     @classmethod
-    def like(cls, said: RegisterTaskExecutor) -> Member:
+    def like(cls, said: RegisterTaskExecutor) -> ForkMember:
         """One that registers as another one did."""
         return cls(
             said.resource_id,
@@ -33,7 +33,7 @@ class Member(msgspec.Struct, frozen=True):
         )
 
 
-class DamagedMembers(Exception):
+class CorruptMembersFile(Exception):
     """The file says nothing that can be used; the message says what to do."""
 
 
@@ -42,20 +42,20 @@ def members_path(home: Path) -> Path:
     return home / "simulated.json"
 
 
-def read_members(home: Path) -> list[Member]:
+def read_members(home: Path) -> list[ForkMember]:
     """Those of a home; none where there is no file. Raises DamagedMembers."""
     path = members_path(home)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=list[Member])
+        return msgspec.json.decode(path.read_bytes(), type=list[ForkMember])
     except FileNotFoundError:
         return []
     except (OSError, msgspec.MsgspecError) as error:
-        raise DamagedMembers(
+        raise CorruptMembersFile(
             f"{path} can't be read ({error}): fork the cluster again, into another home"
         ) from error
 
 
-def write_members(home: Path, members: Iterable[Member]) -> None:
+def write_members(home: Path, members: Iterable[ForkMember]) -> None:
     """Replaces the file of a home as one step."""
     path = members_path(home)
     fresh = path.with_suffix(".new")

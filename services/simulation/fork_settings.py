@@ -18,12 +18,12 @@ from ..core.role import DISPATCHER, RESOURCE_MANAGER, TASK_EXECUTOR, address
 from ..dispatcher.state import DispatcherState
 from ..resource_manager.state import ResourceManagerState
 from ..task_executor.state import TaskExecutorState
-from .fork_members import Member
+from .fork_members import ForkMember
 
-_OF_ITS_HOME = frozenset({CHECKPOINTS_DIRECTORY.key, SAVEPOINTS_DIRECTORY.key, CLUSTER_ID.key})
+_HOME_OPTIONS = frozenset({CHECKPOINTS_DIRECTORY.key, SAVEPOINTS_DIRECTORY.key, CLUSTER_ID.key})
 
 
-def members_of(replica: Replica) -> list[Member]:
+def read_fork_members(replica: Replica) -> list[ForkMember]:
     """The TaskExecutors that are registered, as they registered; by name."""
     manager = replica.states.get(RESOURCE_MANAGER)
     registered = manager.workers if isinstance(manager, ResourceManagerState) else {}
@@ -31,11 +31,11 @@ def members_of(replica: Replica) -> list[Member]:
     for resource_id in sorted(registered):
         state = replica.states.get(address(TASK_EXECUTOR, resource_id))
         if isinstance(state, TaskExecutorState) and state.registration is not None:
-            members.append(Member.like(state.registration.is_sent))
+            members.append(ForkMember.like(state.registration.is_sent))
     return members
 
 
-def settings_of(
+def read_fork_settings(
     replica: Replica, cluster: str, behind: int = 0, more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """What the home of a fork called `cluster` is configured with: that it is simulated, with clocks that are behind by
@@ -51,7 +51,7 @@ def settings_of(
         settings[ABANDON_ELECTION.key] = ABANDON_ELECTION.write(True)
     for key, text in sorted((said or {}).items()):
         option = BY_KEY.get(key)
-        if option is None or key in _OF_ITS_HOME or key in settings:
+        if option is None or key in _HOME_OPTIONS or key in settings:
             continue
         if option.write(option.of({key: text})) != option.write(option.default):
             settings[key] = text

@@ -16,16 +16,16 @@ from ..heartbeats.task_executor import Running, TaskExecutorHeartbeats
 from ..heartbeats.topic import TASK_EXECUTORS
 from ..host.host import Host
 from ..task_executor.slot_reconciliation import slot_contradictions
-from .task_events import running
+from .task_events import running_report
 
 
-class Hearts:
+class MultiplexedHeartbeats:
     """The heartbeats of all TaskExecutors over one connection: each hears what is said to it, as if it had its own.
 
     The masters are watched by all of them together.
     """
 
-    def __init__(self, host: Host, own: Sequence[str], running: Running = running) -> None:
+    def __init__(self, host: Host, own: Sequence[str], running: Running = running_report) -> None:
         self._of = {
             each: TaskExecutorHeartbeats(
                 host.emit,
@@ -64,7 +64,9 @@ class Hearts:
             each.on_timeout(target, silence)
 
 
-def beating_of(configuration: Configuration, host: Host, hearts: Hearts) -> HeartbeatManager:
+def create_heartbeats(
+    configuration: Configuration, host: Host, hearts: MultiplexedHeartbeats
+) -> HeartbeatManager:
     """Their connection, not started yet."""
     return HeartbeatManager(
         lambda: kafka_heartbeats(configuration, reads=TASK_EXECUTORS, wanted=lambda _: True),

@@ -18,8 +18,8 @@ from ...schemas.everyone import LeaderElected
 from ...schemas.types import ExecutionState
 from ..core.role import TASK_EXECUTOR, Time, instance_of, kind_of
 
-_MOST_SAMPLES = 1_000
-_MOST_OPEN = 100_000
+_MAX_SAMPLES = 1_000
+_MAX_OPEN = 100_000
 MILLISECOND, SECOND = 1_000, 1_000_000
 
 
@@ -45,7 +45,7 @@ class Work(StrEnum):
     NOTICE_EXIT = "notice that a process has ended"
 
 
-USUAL: Mapping[Work, Time] = {
+DEFAULT_LATENCIES: Mapping[Work, Time] = {
     Work.CREATE_CHANNELS: 100 * MILLISECOND,
     Work.DELETE_CHANNELS: 100 * MILLISECOND,
     Work.BUILD: 2 * SECOND,
@@ -60,7 +60,7 @@ USUAL: Mapping[Work, Time] = {
     Work.NOTICE_EXIT: 50 * MILLISECOND,
 }
 """What is taken where nothing was learnt: what it takes on a machine of two cores (docs/figures.md)."""
-_OF_WORKERS = frozenset({Work.START_WORKER, Work.BOOT, Work.REGISTER})
+_WORKER_WORK = frozenset({Work.START_WORKER, Work.BOOT, Work.REGISTER})
 
 
 class Latencies:
@@ -82,7 +82,7 @@ class Latencies:
             return self._again[work, what[0]]
         samples = self._samples.get(work)
         if not samples:
-            return USUAL[work]
+            return DEFAULT_LATENCIES[work]
         text = "\x1f".join(map(str, (self._seed, work, *what)))
         drawn = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
         return samples[drawn % len(samples)]
@@ -94,8 +94,8 @@ class Latencies:
     def done(self, end: Time) -> None:
         """Nothing is known of what was behind that time: what workers had not done by then, they do later."""
         for (work, key), began in self._open.items():
-            if work in _OF_WORKERS:
-                self._again.setdefault((work, key), max(USUAL[work], end + 1 - began))
+            if work in _WORKER_WORK:
+                self._again.setdefault((work, key), max(DEFAULT_LATENCIES[work], end + 1 - began))
 
     def samples(self, work: Work) -> int:
         """How many were learnt from."""
@@ -147,7 +147,7 @@ class Latencies:
                 pass
 
     def _began(self, work: Work, key: object, time: Time) -> None:
-        if len(self._open) >= _MOST_OPEN:
+        if len(self._open) >= _MAX_OPEN:
             # What never came to an end.
             del self._open[next(iter(self._open))]
         self._open[work, key] = time
@@ -155,6 +155,6 @@ class Latencies:
     def _ended(self, work: Work, key: object, time: Time, *, last: bool = True) -> None:
         began = self._open.pop((work, key), None) if last else self._open.get((work, key))
         if began is not None and time >= began:
-            self._samples.setdefault(work, deque(maxlen=_MOST_SAMPLES)).append(time - began)
-            if self._happens_again and work in _OF_WORKERS:
+            self._samples.setdefault(work, deque(maxlen=_MAX_SAMPLES)).append(time - began)
+            if self._happens_again and work in _WORKER_WORK:
                 self._again[work, key] = time - began

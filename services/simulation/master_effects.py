@@ -14,31 +14,31 @@ from ..dispatcher.role import BuildJobGraph
 from ..job_master.instructions import CreateChannels, DeleteChannels, FindCheckpoint
 from ..job_master.state import JobMasterState
 from ..resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
-from .checkpoint_storage import Part, SimulatedStorage, part_name
+from .checkpoint_storage import SimulatedStorage, StatePart, part_name
 from .latencies import Latencies, Work
-from .simulated_effects import Build, answer, no_programs
-from .simulator import World
+from .simulated_effects import BuildProgram, perform, reject_programs
+from .simulator import Simulator
 from .task_events import ADDRESS
-from .task_executors import TaskExecutors
+from .task_executors import SimulatedTaskExecutors
 
-Told = Callable[[Instruction, Time], tuple[Time, Body | None] | None]
+EmitEvent = Callable[[Instruction, Time], tuple[Time, Body | None] | None]
 """(what is demanded, now) -> after how long it is answered, and with what where that is not the usual answer; None:
 nothing is known of it."""
 
 
-class Masters:
+class SimulatedMasterEffects:
     """A world's WorldShell for the roles of KINDS."""
 
     KINDS = (DISPATCHER, RESOURCE_MANAGER, JOB_MASTER)
 
     def __init__(
         self,
-        world: World,
-        workers: TaskExecutors,
+        world: Simulator,
+        workers: SimulatedTaskExecutors,
         latencies: Latencies,
         storage: SimulatedStorage,
-        build: Build = no_programs,
-        told: Told = lambda *_: None,
+        build: BuildProgram = reject_programs,
+        told: EmitEvent = lambda *_: None,
     ) -> None:
         self._world = world
         self._workers = workers
@@ -56,7 +56,7 @@ class Masters:
                     for (vertex, index), part in pending.acknowledged.items():
                         name = part_name(vertex, index)
                         self._storage.write(
-                            pending.options.directory, name, Part(part.execution_attempt_id, 0)
+                            pending.options.directory, name, StatePart(part.execution_attempt_id, 0)
                         )
 
     def perform(self, role_address: str, instruction: Instruction, state: Any) -> None:
@@ -116,8 +116,8 @@ class Masters:
     def _answer(self, role_address: str, instruction: Instruction, body: Body | None) -> None:
         if isinstance(instruction, FindCheckpoint):
             self._storage.trust(instruction)
-        usual = answer(role_address, instruction, self._storage, self._build)
-        told = body is not None and _is_of_the_same(body, usual.body)
+        usual = perform(role_address, instruction, self._storage, self._build)
+        told = body is not None and _is_same_entity(body, usual.body)
         self._world.say(
             role_address, OutgoingEvent(role_address, body, usual.cause) if told and body else usual
         )
@@ -146,7 +146,7 @@ class Masters:
         )
 
 
-def _is_of_the_same(told: Body, usual: Body) -> bool:
+def _is_same_entity(told: Body, usual: Body) -> bool:
     """Whether an answer tells of what is there: which checkpoint is found, the simulation knows better."""
     if not isinstance(told, job_master.CheckpointRestored):
         return True

@@ -15,11 +15,13 @@ from ...schemas.types import JobGraph
 from ..core.role import Instruction, OutgoingEvent
 from ..dispatcher.role import BuildJobGraph, RaiseFeatureLevel
 from ..job_master.instructions import CreateChannels, DeleteChannels
-from .checkpoint_storage import OF_CHECKPOINTS, SimulatedStorage
+from .checkpoint_storage import CHECKPOINT_INSTRUCTIONS, SimulatedStorage
 
-OF_MASTERS = CreateChannels | DeleteChannels | BuildJobGraph | RaiseFeatureLevel | OF_CHECKPOINTS
+MASTER_INSTRUCTIONS = (
+    CreateChannels | DeleteChannels | BuildJobGraph | RaiseFeatureLevel | CHECKPOINT_INSTRUCTIONS
+)
 """What is answered here."""
-Build = Callable[[BuildJobGraph], JobGraph | str]
+BuildProgram = Callable[[BuildJobGraph], JobGraph | str]
 """What a program builds, or why it can't."""
 
 
@@ -30,16 +32,16 @@ class NotSimulated(TypeError):
         super().__init__(f"not simulated: {instruction!r}")
 
 
-def no_programs(instruction: BuildJobGraph) -> JobGraph | str:
+def reject_programs(instruction: BuildJobGraph) -> JobGraph | str:
     """A Build that runs nothing."""
     return f"{instruction.entry_point.target} is not run in a simulation"
 
 
-def answer(
+def perform(
     role_address: str,
     instruction: Instruction,
     storage: SimulatedStorage,
-    build: Build = no_programs,
+    build: BuildProgram = reject_programs,
     *,
     storage_fails: bool = False,
 ) -> OutgoingEvent:
@@ -62,7 +64,7 @@ def answer(
             return OutgoingEvent(role_address, body, cause)
         case RaiseFeatureLevel(level=level, cause=cause):
             return OutgoingEvent(EVERYONE, everyone.FeatureLevelRaised(level=level), cause)
-        case _ if isinstance(instruction, OF_CHECKPOINTS):
+        case _ if isinstance(instruction, CHECKPOINT_INSTRUCTIONS):
             cause = instruction.request if hasattr(instruction, "request") else instruction.cause
             return OutgoingEvent(role_address, storage.perform(instruction, fails=storage_fails), cause)
         case _:

@@ -16,16 +16,16 @@ from ..core.role import JOB_MASTER, TASK_EXECUTOR, Instruction, Time, address, k
 from ..job_master.state import JobMasterState
 from ..task_executor.instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
 from ..task_executor.state import Task
-from .checkpoint_storage import Part, SimulatedStorage, part_name
-from .event_causes import Causes
+from .checkpoint_storage import SimulatedStorage, StatePart, part_name
+from .event_causes import EventCauses
 from .simulated_effects import NotSimulated
-from .simulator import World
-from .task_behavior import End, Life, Subtask, in_step
-from .task_events import acknowledgement, refusal, state_changed
+from .simulator import Simulator
+from .task_behavior import Subtask, TaskBehavior, TaskEnd, are_in_step
+from .task_events import acknowledge_checkpoint, decline_checkpoint, report_state_change
 
 
 @dataclass(eq=False)
-class _Attempt:
+class _SimulatedTask:
     """An Execution that a process has begun."""
 
     task: Task
@@ -45,21 +45,21 @@ class _Attempt:
         return self.task.job_id, self.task.vertex_id, self.task.subtask_index
 
 
-class Attempts:
+class SimulatedTasks:
     """All of a world; its WorldShell for TASK_EXECUTOR."""
 
-    def __init__(self, world: World, life: Life, storage: SimulatedStorage) -> None:
+    def __init__(self, world: Simulator, life: TaskBehavior, storage: SimulatedStorage) -> None:
         """What runs in TaskExecutors that are led already runs on."""
         self._world = world
         self._life = life
         self._storage = storage
-        self._of_job: dict[str, dict[str, _Attempt]] = {}
+        self._of_job: dict[str, dict[str, _SimulatedTask]] = {}
         """Job -> attempt by its id."""
         self._ran: dict[Subtask, Time] = {}
         """How long each has run since it last ended by itself."""
         self._ended: dict[Subtask, int] = {}
         self._triggered: set[tuple[str, int]] = set()
-        self._causes = Causes()
+        self._causes = EventCauses()
         self._adopted = {
             world.session(each) for each in world.replica.active_addresses if kind_of(each) == TASK_EXECUTOR
         }
@@ -78,7 +78,7 @@ class Attempts:
                 self._checkpoint(instruction)
             case ConfirmTasks(checkpoint_id=number, attempts=attempts):
                 for each in self._standing(instruction.job_id, attempts, number):
-                    self._finish(each, End(0))
+                    self._finish(each, TaskEnd(0))
             case AbortTasks(job_id=job_id, checkpoint_id=number, attempts=attempts):
                 for each in self._standing(job_id, attempts, number):
                     each.stopping = None
@@ -124,7 +124,7 @@ class Attempts:
             self._pause_clock(attempt)
             self._drop(attempt)
 
-    def _at(self, role_address: str) -> list[_Attempt]:
+    def _at(self, role_address: str) -> list[_SimulatedTask]:
         return [
             each
             for of_job in self._of_job.values()
@@ -132,12 +132,12 @@ class Attempts:
             if each.address == role_address
         ]
 
-    def _current(self, subtask: Subtask) -> _Attempt | None:
+    def _current(self, subtask: Subtask) -> _SimulatedTask | None:
         of_job = self._of_job.get(subtask[0], {})
         return next((each for each in of_job.values() if each.subtask == subtask and each.runs), None)
 
     def _begin(self, role_address: str, task: Task, *, runs: bool) -> None:
-        attempt = _Attempt(task, role_address)
+        attempt = _SimulatedTask(task, role_address)
         self._put(attempt)
         if runs:
             self._adopt(attempt)
@@ -145,14 +145,14 @@ class Attempts:
         start = self._life.start(task, self._world.now)
         self._later(attempt, start.after, lambda: self._started(attempt, start.instead))
 
-    def _adopt(self, attempt: _Attempt) -> None:
+    def _adopt(self, attempt: _SimulatedTask) -> None:
         attempt.runs = True
         attempt.stopping = attempt.task.stopped_by_savepoint
         if attempt.stopping is None:
             self._meet_barriers(attempt)
             self._go_on(attempt)
 
-    def _meet_barriers(self, attempt: _Attempt) -> None:
+    def _meet_barriers(self, attempt: _SimulatedTask) -> None:
         """Checkpoints that had begun, and that it has not acknowledged: their barriers are on the way to it."""
         task = attempt.task
         master = self._world.replica.states.get(address(JOB_MASTER, task.job_id))
@@ -166,7 +166,7 @@ class Attempts:
                 )
                 self._contribute_later(attempt, told)
 
-    def _started(self, attempt: _Attempt, instead: End | None) -> None:
+    def _started(self, attempt: _SimulatedTask, instead: TaskEnd | None) -> None:
         if attempt.cancelled:
             return
         if instead is not None:
@@ -179,7 +179,7 @@ class Attempts:
         else:
             self._go_on(attempt)
 
-    def _go_on(self, attempt: _Attempt) -> None:
+    def _go_on(self, attempt: _SimulatedTask) -> None:
         """It runs from now on, until its end or until it is interrupted."""
         now, subtask = self._world.now, attempt.subtask
         attempt.since = now
@@ -192,15 +192,15 @@ class Attempts:
                 self._own_end(attempt, end)
 
         delay = max(0, end.after - self._ran.get(subtask, 0))
-        self._later(attempt, in_step(now, delay, end.at), over)
+        self._later(attempt, are_in_step(now, delay, end.at), over)
 
-    def _own_end(self, attempt: _Attempt, end: End) -> None:
+    def _own_end(self, attempt: _SimulatedTask, end: TaskEnd) -> None:
         subtask = attempt.subtask
         self._ended[subtask] = self._ended.get(subtask, 0) + 1
         self._finish(attempt, end)
         self._ran.pop(subtask, None)
 
-    def _finish(self, attempt: _Attempt, end: End) -> None:
+    def _finish(self, attempt: _SimulatedTask, end: TaskEnd) -> None:
         self._pause_clock(attempt)
         self._report(attempt, end.state, end.failure, end)
 
@@ -208,7 +208,7 @@ class Attempts:
         attempt = self._find(task.job_id, task.execution_attempt_id)
         if attempt is None:
             # It had not begun: there is nothing to stop, but somebody waits for its end.
-            attempt = _Attempt(task, role_address)
+            attempt = _SimulatedTask(task, role_address)
             self._put(attempt)
         self._causes.runs_by(task.execution_attempt_id, cause)
         delay = self._life.stop(task, self._world.now)
@@ -225,13 +225,13 @@ class Attempts:
             if attempt.runs:
                 self._contribute_later(attempt, told)
 
-    def _contribute_later(self, attempt: _Attempt, told: TriggerTasks) -> None:
+    def _contribute_later(self, attempt: _SimulatedTask, told: TriggerTasks) -> None:
         part = self._life.contribution(attempt.task, told.checkpoint_id, self._world.now)
         self._later(
             attempt, part.after, functools.partial(self._contribute, attempt, told, declined=part.declined)
         )
 
-    def _contribute(self, attempt: _Attempt, told: TriggerTasks, declined: str | None) -> None:
+    def _contribute(self, attempt: _SimulatedTask, told: TriggerTasks, declined: str | None) -> None:
         if not attempt.runs or attempt.stopping is not None or told.checkpoint_id in attempt.met:
             return
         attempt.met.add(told.checkpoint_id)
@@ -239,20 +239,20 @@ class Attempts:
         own, job_id, number = attempt.task.execution_attempt_id, told.job_id, told.checkpoint_id
         cause = self._causes.of_part(attempt.address, job_id, own, number)
         if declined is not None:
-            self._world.say(attempt.address, refusal(job_id, own, number, declined, cause=cause))
+            self._world.say(attempt.address, decline_checkpoint(job_id, own, number, declined, cause=cause))
             return
-        self._storage.write(told.options.directory, part_name(vertex, index), Part(own, 0))
+        self._storage.write(told.options.directory, part_name(vertex, index), StatePart(own, 0))
         if told.options.stops:
             attempt.stopping = number
             self._pause_clock(attempt)
-        owed = acknowledgement(job_id, own, number, stops=told.options.stops, cause=cause)
+        owed = acknowledge_checkpoint(job_id, own, number, stops=told.options.stops, cause=cause)
         self._world.say(attempt.address, owed)
 
-    def _standing(self, job_id: str, attempts: Iterable[str], checkpoint_id: int) -> list[_Attempt]:
+    def _standing(self, job_id: str, attempts: Iterable[str], checkpoint_id: int) -> list[_SimulatedTask]:
         found = (self._find(job_id, each) for each in attempts)
         return [each for each in found if each is not None and each.stopping == checkpoint_id]
 
-    def _later(self, attempt: _Attempt, delay: Time, fact: Callable[[], None]) -> None:
+    def _later(self, attempt: _SimulatedTask, delay: Time, fact: Callable[[], None]) -> None:
         """What happens to an attempt, unless it has ended by then."""
 
         def happens() -> None:
@@ -261,7 +261,7 @@ class Attempts:
 
         self._world.later(delay, attempt.address, happens)
 
-    def _pause_clock(self, attempt: _Attempt) -> None:
+    def _pause_clock(self, attempt: _SimulatedTask) -> None:
         if attempt.since is not None:
             subtask = attempt.subtask
             self._ran[subtask] = self._ran.get(subtask, 0) + self._world.now - attempt.since
@@ -269,10 +269,10 @@ class Attempts:
 
     def _report(
         self,
-        attempt: _Attempt,
+        attempt: _SimulatedTask,
         state: ExecutionState,
         failure: str | None = None,
-        end: End | None = None,
+        end: TaskEnd | None = None,
     ) -> None:
         """Its end."""
         self._say(attempt, state, failure, end)
@@ -280,13 +280,13 @@ class Attempts:
 
     def _say(
         self,
-        attempt: _Attempt,
+        attempt: _SimulatedTask,
         state: ExecutionState,
         failure: str | None = None,
-        end: End | None = None,
+        end: TaskEnd | None = None,
     ) -> None:
         task = attempt.task
-        owed = state_changed(
+        owed = report_state_change(
             task.job_id,
             task.execution_attempt_id,
             state,
@@ -297,14 +297,14 @@ class Attempts:
         )
         self._world.say(attempt.address, owed)
 
-    def _find(self, job_id: str, execution_attempt_id: str) -> _Attempt | None:
+    def _find(self, job_id: str, execution_attempt_id: str) -> _SimulatedTask | None:
         return self._of_job.get(job_id, {}).get(execution_attempt_id)
 
-    def _put(self, attempt: _Attempt) -> None:
+    def _put(self, attempt: _SimulatedTask) -> None:
         self._causes.runs_by(attempt.task.execution_attempt_id, attempt.task.cause)
         self._of_job.setdefault(attempt.task.job_id, {})[attempt.task.execution_attempt_id] = attempt
 
-    def _drop(self, attempt: _Attempt) -> None:
+    def _drop(self, attempt: _SimulatedTask) -> None:
         self._causes.ended(attempt.task.execution_attempt_id)
         of_job = self._of_job[attempt.task.job_id]
         del of_job[attempt.task.execution_attempt_id]

@@ -25,15 +25,15 @@ from ..core.instruction_tracker import InstructionTracker
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, JOB_MASTER, Instruction, OutgoingEvent, Time, kind_of, with_headers
 
-MOST_TURNS = 10_000
+MAX_TURNS = 10_000
 """Without the clock moving: more are talk without end."""
 
 
-class TalkWithoutEnd(Exception):
+class LivelockError(Exception):
     """The roles go on talking, though nothing happens."""
 
 
-class WorldShell(Protocol):
+class SimulatorShell(Protocol):
     """What obeys for one kind of role."""
 
     def perform(self, role_address: str, instruction: Instruction, state: Any) -> None:
@@ -41,7 +41,7 @@ class WorldShell(Protocol):
         ...
 
 
-class World:
+class Simulator:
     """Goes on from a replica; `log` is what has been said here since. For one thread."""
 
     def __init__(
@@ -57,7 +57,7 @@ class World:
         self.cluster = cluster
         self.now = now
         self.log: list[Record] = []
-        self.shells: Mapping[str, WorldShell] = {}
+        self.shells: Mapping[str, SimulatorShell] = {}
         """By kind of role; to be given before the first turn."""
         self._on_event = on_event
         self._dead: set[str] = set()
@@ -165,11 +165,11 @@ class World:
 
     def settle(self) -> None:
         """Until nobody owes anything. Raises TalkWithoutEnd."""
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             if not self._turn():
                 return
         last = ", ".join(f"{each.header.sender}: {each.body.AVRO_NAME}" for each in self.log[-10:])
-        raise TalkWithoutEnd(f"the roles talk without end at offset {self.replica.offset}: {last}")
+        raise LivelockError(f"the roles talk without end at offset {self.replica.offset}: {last}")
 
     def owed(self) -> list[tuple[str, OutgoingEvent]]:
         """What anybody who leads and lives owes now, looked at afresh."""

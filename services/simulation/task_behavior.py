@@ -23,14 +23,14 @@ IN_STEP: Time = 100_000
 """Who is no further than this from a time that is known of something is taken to be there at the same time."""
 
 
-def in_step(now: Time, delay: Time, at: Time | None) -> Time:
+def are_in_step(now: Time, delay: Time, at: Time | None) -> Time:
     """The delay, or just the one until `at`, where that is about the same: small differences do not add up."""
     if at is None or abs(now + delay - at) > IN_STEP:
         return delay
     return max(0, at - now)
 
 
-class End(msgspec.Struct, frozen=True):
+class TaskEnd(msgspec.Struct, frozen=True):
     """How an attempt ends by itself, once its subtask has run for `after` since it last ended so."""
 
     after: Time
@@ -42,24 +42,24 @@ class End(msgspec.Struct, frozen=True):
     """When one ended so that is to happen again."""
 
 
-class Start(msgspec.Struct, frozen=True):
+class TaskStart(msgspec.Struct, frozen=True):
     """How an attempt begins: it runs after a delay, or ends then without ever having run."""
 
     after: Time
-    instead: End | None = None
+    instead: TaskEnd | None = None
 
 
-class Contribution(msgspec.Struct, frozen=True):
+class CheckpointContribution(msgspec.Struct, frozen=True):
     """A part in a checkpoint: acknowledged after a delay, or declined then, with a reason."""
 
     after: Time
     declined: str | None = None
 
 
-class Life(Protocol):
+class TaskBehavior(Protocol):
     """Of all tasks of a world."""
 
-    def start(self, task: Task, now: Time) -> Start:
+    def start(self, task: Task, now: Time) -> TaskStart:
         """Of an attempt that begins now."""
         ...
 
@@ -67,37 +67,37 @@ class Life(Protocol):
         """How long it takes to cancel it."""
         ...
 
-    def end(self, subtask: Subtask, ended: int) -> End | None:
+    def end(self, subtask: Subtask, ended: int) -> TaskEnd | None:
         """How the subtask's attempts end, which have ended by themselves so often; None: they run for ever."""
         ...
 
-    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> Contribution:
+    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> CheckpointContribution:
         """Its part in a checkpoint that reaches it now."""
         ...
 
 
-class Alike:
+class UniformTaskBehavior:
     """All tasks run for the same time, or for ever."""
 
     def __init__(self, latencies: Latencies, run: Time | None = None) -> None:
         self._latencies = latencies
         self._run = run
 
-    def start(self, task: Task, now: Time) -> Start:
+    def start(self, task: Task, now: Time) -> TaskStart:
         del now
         what = (task.job_id, task.vertex_id, task.subtask_index, task.attempt_number)
-        return Start(self._latencies.take(Work.START_TASK, *what))
+        return TaskStart(self._latencies.take(Work.START_TASK, *what))
 
     def stop(self, task: Task, now: Time) -> Time:
         del now
         what = (task.job_id, task.vertex_id, task.subtask_index, task.attempt_number)
         return self._latencies.take(Work.STOP_TASK, *what)
 
-    def end(self, subtask: Subtask, ended: int) -> End | None:
+    def end(self, subtask: Subtask, ended: int) -> TaskEnd | None:
         del subtask, ended
-        return None if self._run is None else End(self._run)
+        return None if self._run is None else TaskEnd(self._run)
 
-    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> Contribution:
+    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> CheckpointContribution:
         del now
         what = (task.job_id, checkpoint_id, task.job_id, task.vertex_id, task.subtask_index)
-        return Contribution(self._latencies.take(Work.CHECKPOINT, *what))
+        return CheckpointContribution(self._latencies.take(Work.CHECKPOINT, *what))

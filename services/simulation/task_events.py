@@ -30,7 +30,7 @@ HARDWARE = HardwareDescription(cpu_cores=2, physical_memory=8 << 30, jvm_heap=51
 ADDRESS = "simulated"
 
 
-def registration(
+def register_task_executor(
     resource_id: str,
     slots: int,
     profile: ResourceProfile = PROFILE,
@@ -53,7 +53,7 @@ def registration(
     return OutgoingEvent(RESOURCE_MANAGER, body, cause)
 
 
-def state_changed(
+def report_state_change(
     job_id: str,
     execution_attempt_id: str,
     state: ExecutionState,
@@ -75,7 +75,7 @@ def state_changed(
     return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
-def acknowledgement(
+def acknowledge_checkpoint(
     job_id: str,
     execution_attempt_id: str,
     checkpoint_id: int,
@@ -95,7 +95,7 @@ def acknowledgement(
     return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
-def refusal(
+def decline_checkpoint(
     job_id: str, execution_attempt_id: str, checkpoint_id: int, reason: str, *, cause: int | None = None
 ) -> OutgoingEvent:
     """DeclineCheckpoint of a part that can't be had."""
@@ -105,7 +105,7 @@ def refusal(
     return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
-def running(state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
+def running_report(state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
     """What a runtime that does all that it is asked for has, for heartbeats."""
     for attempt, task in state.tasks.items():
         if task.state not in EXECUTION_ENDS:

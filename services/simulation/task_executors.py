@@ -16,18 +16,18 @@ from ..dispatcher.state import DispatcherState
 from ..resource_manager.state import ResourceManagerState
 from ..task_executor.state import TaskExecutorState
 from .latencies import Latencies, Work
-from .simulated_tasks import Attempts
-from .simulator import World
-from .task_events import ADDRESS, HARDWARE, PROFILE, registration
+from .simulated_tasks import SimulatedTasks
+from .simulator import Simulator
+from .task_events import ADDRESS, HARDWARE, PROFILE, register_task_executor
 
 
-class TaskExecutors:
+class SimulatedTaskExecutors:
     """All of a world; what runs in them is the affair of its Attempts."""
 
     def __init__(
         self,
-        world: World,
-        attempts: Attempts,
+        world: Simulator,
+        attempts: SimulatedTasks,
         latencies: Latencies,
         *,
         profile: ResourceProfile = PROFILE,
@@ -53,7 +53,9 @@ class TaskExecutors:
 
         def register() -> None:
             configuration, cause = self._configuration(), self._world.claim(own)
-            owed = registration(resource_id, slots, self._profile, self._hardware, configuration, cause=cause)
+            owed = register_task_executor(
+                resource_id, slots, self._profile, self._hardware, configuration, cause=cause
+            )
             self._world.say(own, owed)
 
         own = address(TASK_EXECUTOR, resource_id)
@@ -154,7 +156,7 @@ class TaskExecutors:
 
         def notice() -> None:
             if self._gone.get(resource_id) == (reason, seen):
-                told = reason if seen or after is not None else _silence(resource_id, timeout)
+                told = reason if seen or after is not None else _silence_reason(resource_id, timeout)
                 self._lost(resource_id, told, exited=seen)
 
         if after is not None:
@@ -186,5 +188,5 @@ class TaskExecutors:
         return dict(known or {})
 
 
-def _silence(resource_id: str, timeout: Time) -> str:
+def _silence_reason(resource_id: str, timeout: Time) -> str:
     return f"no heartbeat for {timeout / 1e6:g} s from TaskExecutor {resource_id}"

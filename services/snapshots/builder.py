@@ -16,12 +16,12 @@ from ..log.newer_release import UnreadableRecords
 from ..resource_manager import ResourceManager
 from ..task_executor import TaskExecutor
 from .fingerprint import schema_fingerprint
-from .recovery import restore
+from .recovery import restore_newest
 from .snapshot_file import Header, pack
 from .store import SnapshotStore
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot that is there, as SnapshotTaken has it; `fresh`: it was not there before."""
 
     offset: int
@@ -39,7 +39,7 @@ def all_roles() -> Replica:
     return replica
 
 
-def take(log: EventLog, store: SnapshotStore, end: int | None = None) -> Taken | None:
+def create_snapshot(log: EventLog, store: SnapshotStore, end: int | None = None) -> SnapshotInfo | None:
     """A snapshot of the log up to `end` (exclusive), or to the end that it has now; None for a log without events.
 
     Raises LogUnavailable, LogTruncated, StorageError, NewerRelease.
@@ -47,7 +47,7 @@ def take(log: EventLog, store: SnapshotStore, end: int | None = None) -> Taken |
     tune_gc_for_replay()
     end = log.end() if end is None else min(end, log.end())
     replica = all_roles()
-    base = restore(replica, log, store, at_most=end - 1)
+    base = restore_newest(replica, log, store, at_most=end - 1)
     last = None
     unread = UnreadableRecords(lambda: replica.leadership)
     for batch in read_to_end(log, replica.offset + 1, end=end, on_unreadable=unread):
@@ -59,7 +59,7 @@ def take(log: EventLog, store: SnapshotStore, end: int | None = None) -> Taken |
     if last is None:
         if base is None:
             return None
-        return _described(base, store, store.size(base.offset), fresh=False)
+        return _describe(base, store, store.size(base.offset), fresh=False)
     header, data = pack(
         replica,
         cluster=store.cluster,
@@ -69,11 +69,11 @@ def take(log: EventLog, store: SnapshotStore, end: int | None = None) -> Taken |
     )
     store.write(header, data)
     store.retain(header.offset, None if base is None else base.offset)
-    return _described(header, store, len(data), fresh=True)
+    return _describe(header, store, len(data), fresh=True)
 
 
-def _described(header: Header, store: SnapshotStore, size: int, *, fresh: bool) -> Taken:
-    return Taken(
+def _describe(header: Header, store: SnapshotStore, size: int, *, fresh: bool) -> SnapshotInfo:
+    return SnapshotInfo(
         offset=header.offset,
         uri=store.uri_of(header.offset),
         size=size,

@@ -41,10 +41,10 @@ def state_types() -> Mapping[str, type[msgspec.Struct]]:
 
 def encode(state: msgspec.Struct) -> bytes:
     """The bytes of a state. Raises TypeError for what is no data."""
-    return _ENCODER.encode({name: msgspec.Raw(data) for name, data in written_fields(state)})
+    return _ENCODER.encode({name: msgspec.Raw(data) for name, data in changed_fields(state)})
 
 
-def written_fields(
+def changed_fields(
     state: msgspec.Struct, but: Callable[[object], bool] = lambda _: False
 ) -> Iterator[tuple[str, bytes]]:
     """The fields that are not as at first, with their bytes; `but` those whose value is such. Raises TypeError."""
@@ -72,7 +72,7 @@ def _decoder(kind: str) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(state_types()[kind], dec_hook=_read)
 
 
-def default_of(field: msgspec.structs.FieldInfo) -> bytes | None:
+def field_default(field: msgspec.structs.FieldInfo) -> bytes | None:
     """The bytes of a field's default; None where it has none."""
     return None if field.required else _ENCODER.encode(_default(field))
 
@@ -82,7 +82,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if factory is msgspec.NODEFAULT else factory()
 
 
-def _written(value: object) -> object:
+def _written_field(value: object) -> object:
     if isinstance(value, Map):
         # As pairs: msgspec sorts texts only, and most keys of ours are numbers or tuples. As bytes: what msgspec hands
         # to `_read` it has read without types; a second reading, with types, would cost several times as much.
@@ -113,7 +113,7 @@ def _hashable(data: Any) -> Hashable:
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, object, bytes | None], ...]:
     """Each field's name, its default, and the bytes of that; None and no bytes where there is none."""
     fields = msgspec.structs.fields(kind)
-    return tuple((each.name, _default(each), default_of(each)) for each in fields)
+    return tuple((each.name, _default(each), field_default(each)) for each in fields)
 
 
 @functools.cache
@@ -124,4 +124,4 @@ def _pairs(wanted: Any) -> msgspec.msgpack.Decoder[Any]:
 
 _EMPTY: Map[Any, Any] = Map()
 _NO_PAIRS = b"\x90"
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_written, order="deterministic")
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_written_field, order="deterministic")

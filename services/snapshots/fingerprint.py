@@ -19,25 +19,25 @@ from typing import Any
 
 import msgspec
 
-from .encoding import default_of, state_types
+from .encoding import field_default, state_types
 
 _FORMAT = 1
 """One more whenever `encoding` writes the same types differently."""
 _ROOT = Path(__file__).parents[2]
-_FOLDING = ("services", "schemas", "pipelines/graph", "pipelines/checkpoint")
+_FOLD_PACKAGES = ("services", "schemas", "pipelines/graph", "pipelines/checkpoint")
 """Where the code is that states depend on; some of what lies there has no part in it, which does no harm."""
 
 
 @functools.cache
 def schema_fingerprint() -> str:
     """8 bytes in hexadecimal: of the types of all states, and of how they are written."""
-    return fingerprint_of(state_types())
+    return compute_fingerprint(state_types())
 
 
-def fingerprint_of(states: Mapping[str, type[msgspec.Struct]]) -> str:
+def compute_fingerprint(states: Mapping[str, type[msgspec.Struct]]) -> str:
     """As `schema_fingerprint`, of any types by kind."""
     seen: dict[str, str] = {}
-    roots = {kind: _described(state, seen) for kind, state in states.items()}
+    roots = {kind: _describe(state, seen) for kind, state in states.items()}
     text = repr((_FORMAT, sorted(roots.items()), sorted(seen.items())))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -53,19 +53,19 @@ def code_fingerprint() -> str:
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:
-    for folder in _FOLDING:
+    for folder in _FOLD_PACKAGES:
         for path in sorted((_ROOT / folder).rglob("*.py")):
             yield path.relative_to(_ROOT).as_posix(), path.read_bytes()
 
 
-def _described(wanted: Any, seen: dict[str, str]) -> str:
+def _describe(wanted: Any, seen: dict[str, str]) -> str:
     """A type in words. `seen` collects what structs and enums consist of, by their names."""
     origin = typing.get_origin(wanted)
     if origin in (types.UnionType, typing.Union):
-        return " | ".join(sorted(_described(each, seen) for each in typing.get_args(wanted)))
+        return " | ".join(sorted(_describe(each, seen) for each in typing.get_args(wanted)))
     if origin is not None:
         arguments = ", ".join(
-            "..." if each is ... else _described(each, seen) for each in typing.get_args(wanted)
+            "..." if each is ... else _describe(each, seen) for each in typing.get_args(wanted)
         )
         return f"{origin.__name__}[{arguments}]"
     if wanted is None or wanted is type(None):
@@ -80,7 +80,7 @@ def _described(wanted: Any, seen: dict[str, str]) -> str:
             hints = typing.get_type_hints(wanted)
             tag = wanted.__struct_config__.tag
             seen[name] = f"{tag}: " + "; ".join(
-                f"{field.encode_name}: {_described(hints[field.name], seen)} = {default_of(field)!r}"
+                f"{field.encode_name}: {_describe(hints[field.name], seen)} = {field_default(field)!r}"
                 for field in msgspec.structs.fields(wanted)
             )
     elif issubclass(wanted, Enum):

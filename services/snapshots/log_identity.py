@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...infra.logging_setup import logger
 from ...infra.storage.errors import CheckpointError
 from ..log import EventLog
-from .recovery import OfAnotherLog, check_same_log
+from .recovery import SnapshotOfOtherLog, check_same_log
 from .snapshot_file import UnusableSnapshot
 from .store import SnapshotStore
 
@@ -35,7 +35,7 @@ def check_log(log: EventLog, store: SnapshotStore, *, accept: bool) -> None:
     for offset in offsets:
         try:
             check_same_log(store.header(offset), log)
-        except OfAnotherLog as error:
+        except SnapshotOfOtherLog as error:
             if not accept:
                 raise LogReplaced(
                     f"{log.topic} is not the log that the snapshot {store.uri_of(offset)} was taken of: {error}. The "

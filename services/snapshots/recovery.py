@@ -21,15 +21,15 @@ from .snapshot_file import Header, Snapshot, UnusableSnapshot
 from .store import SnapshotStore
 
 _log = logger(__name__)
-_PATIENCE_S = 1.0
+_LOG_TIMEOUT_S = 1.0
 T = TypeVar("T")
 
 
-class OfAnotherLog(UnusableSnapshot):
+class SnapshotOfOtherLog(UnusableSnapshot):
     """The snapshot was not taken of this log."""
 
 
-def restore(
+def restore_newest(
     replica: Replica, log: EventLog, store: SnapshotStore, *, at_most: int | None = None
 ) -> Header | None:
     """Puts the replica, in which nothing was folded yet, behind the newest fit snapshot; None where there is none.
@@ -41,13 +41,13 @@ def restore(
     return None if found is None else found[0]
 
 
-def known_leadership(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, int]:
-    """As `known_to_clients`, without the configuration."""
-    leadership, _, start = known_to_clients(log, store)
+def read_newest_leadership(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, int]:
+    """As `read_client_view`, without the configuration."""
+    leadership, _, start = read_client_view(log, store)
     return leadership, start
 
 
-def known_to_clients(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, Mapping[str, str], int]:
+def read_client_view(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, Mapping[str, str], int]:
     """Who leads and the cluster's configuration, as the newest fit snapshot has them, and the offset from which the
     log tells the rest; from the start where there is none. Clients are not told of snapshots that are not fit.
     Raises as `restore`."""
@@ -95,8 +95,8 @@ def check_same_log(header: Header, log: EventLog) -> None:
     _check_same_event(header, log)
 
 
-def _newer(log: EventLog, end: int) -> OfAnotherLog:
-    return OfAnotherLog(f"it is newer than {log.topic}, which ends before offset {end}")
+def _newer(log: EventLog, end: int) -> SnapshotOfOtherLog:
+    return SnapshotOfOtherLog(f"it is newer than {log.topic}, which ends before offset {end}")
 
 
 def _check_same_event(header: Header, log: EventLog) -> None:
@@ -109,7 +109,7 @@ def _check_same_event(header: Header, log: EventLog) -> None:
         return
     try:
         while tail.position <= header.offset:
-            found = tail.poll(_PATIENCE_S)
+            found = tail.poll(_LOG_TIMEOUT_S)
             if found:
                 # Ids are derived: two logs that begin in the same way have the same ones, but not at the same time.
                 there = found[0].header
@@ -121,4 +121,6 @@ def _check_same_event(header: Header, log: EventLog) -> None:
                 break
     finally:
         tail.close()
-    raise OfAnotherLog(f"{log.topic} holds another event at offset {header.offset}: it is of another log")
+    raise SnapshotOfOtherLog(
+        f"{log.topic} holds another event at offset {header.offset}: it is of another log"
+    )

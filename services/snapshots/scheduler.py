@@ -17,12 +17,12 @@ from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import SnapshotTaken
 from ..core.role import Clock, OutgoingEvent, Time
-from .builder import Taken
+from .builder import SnapshotInfo
 
 _log = logger(__name__)
-_LOOK_S = 1.0
-_RETRY = 60_000_000
-Take = Callable[[int], "Taken | None"]
+_CHECK_INTERVAL_S = 1.0
+_RETRY_INTERVAL = 60_000_000
+CreateSnapshot = Callable[[int], "SnapshotInfo | None"]
 """(end) -> a snapshot of all before that offset; raises SnapshotFailed."""
 
 
@@ -30,23 +30,23 @@ class SnapshotFailed(Exception):
     """A snapshot could not be taken; the message says why, in one line."""
 
 
-class Progress(msgspec.Struct, frozen=True):
+class LogProgress(msgspec.Struct, frozen=True):
     """How far a process has read: the offset of the last event, and the bytes of all that it has read."""
 
     offset: int
     bytes_read: int
 
 
-class SnapshotKeeper:
+class SnapshotScheduler:
     """`progress` and `leads` are asked from a thread of its own; `say` is told what the Dispatcher says."""
 
     def __init__(
         self,
-        take: Take,
+        take: CreateSnapshot,
         *,
         max_bytes: int,
         max_age: Time,
-        progress: Callable[[], Progress],
+        progress: Callable[[], LogProgress],
         leads: Callable[[], bool],
         say: Callable[[OutgoingEvent], None],
         clock: Clock,
@@ -63,7 +63,7 @@ class SnapshotKeeper:
         self._since = clock() if since is None else since
         self._bytes = 0
         self._told_at = -1
-        self._asked: Progress | None = None
+        self._asked: LogProgress | None = None
         self._not_before: Time = 0
         self._stop = threading.Event()
         self._thread = threads.Thread(target=self._run, name="snapshots")
@@ -96,7 +96,7 @@ class SnapshotKeeper:
             return f"the last one is {(now - self._since) // 1_000_000} s old"
         return None
 
-    def look(self) -> Taken | None:
+    def look(self) -> SnapshotInfo | None:
         """Takes a snapshot if it is due, this process leads, and the last try is not too recent."""
         now = self._clock()
         if now < self._not_before or not self._leads():
@@ -109,7 +109,7 @@ class SnapshotKeeper:
             taken = self._take(progress.offset + 1)
         except SnapshotFailed as error:
             _log.warning("no snapshot could be taken: tries again in a minute", why=why, error=str(error))
-            self._not_before = now + _RETRY
+            self._not_before = now + _RETRY_INTERVAL
             return None
         self._bytes, self._since, self._told_at = progress.bytes_read, now, progress.offset
         if taken is None:
@@ -126,5 +126,5 @@ class SnapshotKeeper:
         return taken
 
     def _run(self) -> None:
-        while not self._stop.wait(_LOOK_S):
+        while not self._stop.wait(_CHECK_INTERVAL_S):
             self.look()

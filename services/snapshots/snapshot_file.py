@@ -20,7 +20,7 @@ from ..core.leadership import LeadershipState
 from ..core.replica import Replica
 from ..core.role import DISPATCHER
 from .encoding import LEADERSHIP, decode, encode
-from .state_hash import combined, digest, whole
+from .state_hash import combine_hashes, digest, hash_all
 
 _MAGIC = b"TAILSNAP"
 _VERSION = 1
@@ -82,13 +82,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         """What the last ConfigurationChanged said; empty before the first. Raises UnusableSnapshot."""
         data = self.states.get(DISPATCHER)
         try:
-            found = None if data is None else msgspec.msgpack.decode(data, type=_Configured).configuration
+            found = (
+                None if data is None else msgspec.msgpack.decode(data, type=_ConfigurationView).configuration
+            )
         except msgspec.MsgspecError as error:
             raise UnusableSnapshot(f"the cluster's configuration can't be read: {error}") from error
         return found or {}
 
 
-class _Configured(msgspec.Struct, frozen=True):
+class _ConfigurationView(msgspec.Struct, frozen=True):
     """Of a DispatcherState what clients ask for: they are spared the import of its other types."""
 
     configuration: Mapping[str, str] | None = None
@@ -103,17 +105,17 @@ def pack(replica: Replica, **about: Any) -> tuple[Header, bytes]:
     """The snapshot of a replica: header and file. `about` is what the header says beside offset and hash."""
     leadership = encode(replica.leadership)
     states = {each: encode(replica.states[each]) for each in sorted(replica.states)}
-    header = Header(offset=replica.offset, state_hash=whole(hashes_of(leadership, states)), **about)
+    header = Header(offset=replica.offset, state_hash=hash_all(read_hashes(leadership, states)), **about)
     head = msgspec.json.encode(header)
     body = zlib.compress(msgspec.msgpack.encode(_Body(leadership, states)), _LEVEL)
     data = b"".join((_MAGIC, len(head).to_bytes(_LENGTH, "big"), head, body))
     return header, data + hashlib.sha256(data).digest()
 
 
-def hashes_of(leadership: bytes, states: Mapping[str, bytes]) -> dict[str, str]:
+def read_hashes(leadership: bytes, states: Mapping[str, bytes]) -> dict[str, str]:
     """Kind -> hash, of bytes."""
     digests = [(each, digest(data)) for each, data in states.items()]
-    return combined([*digests, (LEADERSHIP, digest(leadership))])
+    return combine_hashes([*digests, (LEADERSHIP, digest(leadership))])
 
 
 def read_header(data: bytes, *, cluster: str) -> Header:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from immutables import Map
 
-from .encoding import encode_value, written_fields
+from .encoding import changed_fields, encode_value
 
 Key = tuple[str, bytes]
 """(field, key of an entry in it). Of a field in one piece the key is empty; of all small fields the field, too."""
@@ -35,7 +35,7 @@ def changes(before: msgspec.Struct | None, after: msgspec.Struct) -> dict[Key, b
 
     It costs the fields that are not the same objects; of large maps, the entries that are not.
     """
-    old, new = {} if before is None else _whole(before), _whole(after)
+    old, new = {} if before is None else _whole_piece(before), _whole_piece(after)
     found: dict[Key, bytes | None] = {key: None for key in old if key not in new}
     found.update((key, data) for key, data in new.items() if old.get(key) != data)
     for name in type(after).__struct_fields__:
@@ -70,11 +70,11 @@ def join(pieces: Mapping[Key, bytes]) -> bytes:
     return encode_value(fields)
 
 
-def _whole(state: msgspec.Struct) -> dict[Key, bytes]:
+def _whole_piece(state: msgspec.Struct) -> dict[Key, bytes]:
     """The pieces that are not entries of large maps."""
     small: dict[str, msgspec.Raw] = {}
     found: dict[Key, bytes] = {}
-    for name, data in written_fields(state, but=_is_large):
+    for name, data in changed_fields(state, but=_is_large):
         if len(data) < LARGE_FIELD:
             small[name] = msgspec.Raw(data)
         else:

@@ -22,7 +22,7 @@ def digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_SIZE).digest()
 
 
-def combined(digests: Iterable[tuple[str, bytes]]) -> dict[str, str]:
+def combine_hashes(digests: Iterable[tuple[str, bytes]]) -> dict[str, str]:
     """Kind of role -> hash, in hexadecimal, of (address, digest) of all states; the order does not matter."""
     of_kind: dict[str, hashlib.blake2b] = {}
     for role_address, value in sorted(digests):
@@ -33,12 +33,12 @@ def combined(digests: Iterable[tuple[str, bytes]]) -> dict[str, str]:
     return {kind: found.hexdigest() for kind, found in of_kind.items()}
 
 
-def whole(hashes: Mapping[str, str]) -> str:
+def hash_all(hashes: Mapping[str, str]) -> str:
     """One hash of them all."""
     return digest(repr(sorted(hashes.items())).encode()).hex()
 
 
-class Knowledge(Protocol):
+class StateView(Protocol):
     """What a replica knows behind an offset."""
 
     @property
@@ -60,7 +60,7 @@ class Knowledge(Protocol):
 class StateHasher:
     """Hashes one replica again and again."""
 
-    def __init__(self, replica: Knowledge) -> None:
+    def __init__(self, replica: StateView) -> None:
         self._replica = replica
         self._known: dict[str, tuple[object, bytes]] = {}
 
@@ -72,4 +72,4 @@ class StateHasher:
             if last is None or last[0] is not state:
                 known[role_address] = (state, digest(encode(state)))
         digests = [(each, value) for each, (_, value) in known.items()]
-        return combined([*digests, (LEADERSHIP, digest(encode(self._replica.leadership)))])
+        return combine_hashes([*digests, (LEADERSHIP, digest(encode(self._replica.leadership)))])

@@ -25,14 +25,14 @@ from ..core.leadership import LeadershipState
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, STANDBY, OutgoingEvent, instance_of, kind_of
 from .fingerprint import code_fingerprint
-from .state_hash import Knowledge, StateHasher
+from .state_hash import StateHasher, StateView
 
 _log = logger(__name__)
-PATIENCE_S = 10.0
+VOTE_TIMEOUT_S = 10.0
 """How long after the first difference it is judged."""
-_REMEMBERED = 16
+_MAX_MARKS = 16
 """Marks whose hashes are known."""
-_MOST_VOTES = 64
+_MAX_VOTES = 64
 """Of one mark."""
 
 
@@ -40,7 +40,7 @@ class ReplicaDiverged(Exception):
     """This replica's states are not what the log says."""
 
 
-class Marked:
+class StateHashMark:
     """What a replica knew behind an offset."""
 
     def __init__(self, replica: Replica, offset: int) -> None:
@@ -49,7 +49,7 @@ class Marked:
         self.leadership: LeadershipState = replica.leadership
 
 
-class StateAudit:
+class StateHashAuditor:
     """The watcher of a masters' replica. `me` is the session of this process.
 
     `say` appends what this process tells, as the Dispatcher or as a standby; `later` calls a function in PATIENCE_S, on
@@ -66,7 +66,7 @@ class StateAudit:
         say: Callable[[OutgoingEvent], None],
         fail: Callable[[Exception], None],
         later: Callable[[Callable[[], None]], None],
-        keep: Callable[[Knowledge], str],
+        keep: Callable[[StateView], str],
         on_snapshot: Callable[[Record, SnapshotTaken], None] = lambda *_: None,
     ) -> None:
         self._replica = replica
@@ -85,7 +85,7 @@ class StateAudit:
         self._leaders: dict[int, tuple[str, str]] = {}
         """Offset -> session and address of the leader that has said something."""
         self._judging = threading.Lock()
-        self._last: Marked | None = None
+        self._last: StateHashMark | None = None
         self._agreed = replica.offset
         self._marked = replica.offset - 1
         """The last mark."""
@@ -98,11 +98,11 @@ class StateAudit:
         hashes = self._hasher.hashes()
         with self._judging:
             self._own[at] = hashes
-            while len(self._own) > _REMEMBERED:
+            while len(self._own) > _MAX_MARKS:
                 oldest = next(iter(self._own))
                 for known in (self._own, self._votes, self._leaders):
                     known.pop(oldest, None)
-        self._last = Marked(self._replica, at)
+        self._last = StateHashMark(self._replica, at)
         # Hashes alone, which many masters say at a small interval, call for no more hashes.
         if at - self._marked > self._told:
             body = StateHash(offset=at, hashes=hashes, code_fingerprint=self._code)
@@ -135,7 +135,7 @@ class StateAudit:
         with self._judging:
             votes = self._votes.setdefault(at, {})
             is_first = all(each == own for each in votes.values())
-            if len(votes) < _MOST_VOTES:
+            if len(votes) < _MAX_VOTES:
                 votes[voter] = said.hashes
         if said.hashes == own:
             self._agreed = max(self._agreed, at)
@@ -153,7 +153,7 @@ class StateAudit:
         self._leaders[record.body.offset] = (leader.session, leader.address)
         return leader.session
 
-    def _judge(self, at: int, marked: Marked | None) -> None:
+    def _judge(self, at: int, marked: StateHashMark | None) -> None:
         """Ends this process, if the states that it had behind an offset are not those of most masters."""
         with self._judging:
             own = self._own.get(at)

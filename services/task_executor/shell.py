@@ -13,9 +13,9 @@ from typing import Protocol
 import psutil
 
 from ...infra.config.options import Scope
-from ...infra.process_marker import mark_of
+from ...infra.process_marker import create_marker
 from ...pipelines.graph.accumulators import bounded
-from ...pipelines.runtime.common.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
+from ...pipelines.runtime.common.deployment import CheckpointTrigger, SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
 from ...schemas.body import Body
 from ...schemas.states import EXECUTION_ENDS
@@ -48,7 +48,9 @@ class Runtime(Protocol):
 
     def cancel(self, execution_attempt_id: str) -> None: ...
 
-    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: Checkpoint) -> None: ...
+    def trigger_checkpoint(
+        self, execution_attempt_ids: Sequence[str], checkpoint: CheckpointTrigger
+    ) -> None: ...
 
     def confirm_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None: ...
 
@@ -118,7 +120,7 @@ class TaskExecutorShell:
             number_of_slots=configuration.task_slots,
             default_slot_profile=slot_profile(configuration, cpu_cores=cores, jvm_heap=hardware.jvm_heap),
             configuration=configuration.as_map(Scope.TASKMANAGER),
-            process_mark=mark_of(os.getpid()),
+            process_mark=create_marker(os.getpid()),
         )
         self._say(self._address, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 
@@ -175,7 +177,7 @@ class TaskExecutorShell:
                     cause=cause,
                 ):
                     self._triggered[job_id] = (number, cause)
-                    checkpoint = Checkpoint(checkpoint_id=number, timestamp=timestamp, options=options)
+                    checkpoint = CheckpointTrigger(checkpoint_id=number, timestamp=timestamp, options=options)
                     runtime.trigger_checkpoint(attempts, checkpoint)
                 case ConfirmTasks(checkpoint_id=number, attempts=attempts):
                     runtime.confirm_checkpoint(attempts, number)

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Gate(NamedTuple):
+class BatchGate(NamedTuple):
     """Open but while a file is there. `path`: the file; the name beside it that ends with `.reached` is its own too."""
 
     path: str
@@ -37,18 +37,18 @@ class Gate(NamedTuple):
 
     def pass_on(self, record: T) -> T:
         """The function, for `map`."""
-        from tailrace.pipelines.runtime.spark.partition_forwarder import Connections
+        from tailrace.pipelines.runtime.spark.partition_forwarder import SubtaskConnections
 
-        finish = Connections.finish
+        finish = SubtaskConnections.finish
         # A worker of Spark's serves one query after the other.
         if getattr(finish, "gate", None) != self:
 
-            def held(connections: Connections) -> None:
+            def held(connections: SubtaskConnections) -> None:
                 finish(connections)
                 while Path(self.path).exists():
                     Path(f"{self.path}.reached").touch()
                     time.sleep(0.01)
 
             held.gate = self  # type: ignore[attr-defined]
-            Connections.finish = held  # type: ignore[method-assign]
+            SubtaskConnections.finish = held  # type: ignore[method-assign]
         return record

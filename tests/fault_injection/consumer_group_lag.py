@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from tailrace.infra.jars import kafka_classpath, resolve
 from tailrace.infra.prerequisites import find_java
-from tailrace.infra.versions import KAFKA_TOOLS
+from tailrace.infra.versions import KAFKA_TOOLS_JARS
 
 _TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
 
 
-class Lag(NamedTuple):
+class ConsumerGroupLag(NamedTuple):
     """Of one group in one partition; offsets are -1 where the tool shows none."""
 
     group: str
@@ -25,9 +25,9 @@ class Lag(NamedTuple):
     lag: int
 
 
-def describe(bootstrap_servers: str) -> list[Lag]:
+def describe(bootstrap_servers: str) -> list[ConsumerGroupLag]:
     """What the tool says of all groups of a Kafka."""
-    classpath = os.pathsep.join(map(str, [*kafka_classpath(), *resolve(KAFKA_TOOLS)]))
+    classpath = os.pathsep.join(map(str, [*kafka_classpath(), *resolve(KAFKA_TOOLS_JARS)]))
     command = [find_java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath, _TOOL]
     command += ["--bootstrap-server", bootstrap_servers, "--describe", "--all-groups", "--timeout", "30000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
@@ -37,5 +37,5 @@ def describe(bootstrap_servers: str) -> list[Lag]:
         if len(words) < len(_COLUMNS) or words[0] == _COLUMNS[0]:
             continue
         group, topic, *numbers = words[: len(_COLUMNS)]
-        found.append(Lag(group, topic, *(-1 if each == "-" else int(each) for each in numbers)))
+        found.append(ConsumerGroupLag(group, topic, *(-1 if each == "-" else int(each) for each in numbers)))
     return found

@@ -15,10 +15,10 @@ from typing import Final, Literal
 
 import psutil
 
-from .processes import TorturedCluster
+from .processes import FaultInjectionCluster
 
 Target = Literal["taskexecutor", "leader", "StreamTask", "Spark", "kafka", "zookeeper"]
-How = Literal["killed", "stopped", "cut off from Kafka", "cut off from ZooKeeper"]
+FaultKind = Literal["killed", "stopped", "cut off from Kafka", "cut off from ZooKeeper"]
 HEARTBEAT_TIMEOUT_S: Final = 5.0
 SESSION_S: Final = 3.0
 """How long ZooKeeper waits for a jobmanager."""
@@ -29,7 +29,7 @@ class Fault:
     """`late`: healed only when the next fault comes."""
 
     target: Target
-    how: How
+    how: FaultKind
     late: bool = False
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ WITH_ELECTIONS: Final = (
 class Injector:
     """Strikes at random, by the generator that it is given."""
 
-    def __init__(self, cluster: TorturedCluster, draw: random.Random) -> None:
+    def __init__(self, cluster: FaultInjectionCluster, draw: random.Random) -> None:
         self._cluster = cluster
         self._draw = draw
 

@@ -25,7 +25,7 @@ from tailrace.pipelines.api import (
 )
 from tailrace.schemas.types import JobGraph
 
-_TOGETHER = 200
+_GROUP = 200
 """So many records are read without a pause."""
 
 
@@ -54,8 +54,8 @@ class Shape:
     def slow_item(self, text: str) -> Item:
         """The record that a topic has, no faster than the rate: else a topic would be read before anything happens."""
         index = int(text)
-        if self.rate is not None and index // self.parallelism % _TOGETHER == 0:
-            time.sleep(_TOGETHER * self.parallelism / self.rate)
+        if self.rate is not None and index // self.parallelism % _GROUP == 0:
+            time.sleep(_GROUP * self.parallelism / self.rate)
         return self.item(index)
 
     def counts(self) -> Counter[str]:
@@ -79,7 +79,7 @@ def counting(shape: Shape, counts: str, configuration: Mapping[str, str]) -> Job
     env = StreamExecutionEnvironment()
     env.set_parallelism(shape.parallelism)
     _count(env.generate(shape.item, count=shape.records, rate_per_second=shape.rate), counts)
-    return _configured(env.get_job_graph("counting"), configuration)
+    return _with_options(env.get_job_graph("counting"), configuration)
 
 
 def relaying(
@@ -90,10 +90,10 @@ def relaying(
     env.set_parallelism(shape.parallelism)
     items = env.generate(shape.item, count=shape.records, rate_per_second=shape.rate).rebalance()
     _count(items.map(relay, output_type=Item), counts)
-    return _configured(env.get_job_graph("relaying"), configuration)
+    return _with_options(env.get_job_graph("relaying"), configuration)
 
 
-def torture(
+def fault_job(
     shape: Shape, counts: str, sums: str, configuration: Mapping[str, str], source: str | None = None
 ) -> JobGraph:
     """Count and sum; from a generator, or from `source`, a topic that holds the indices as text."""
@@ -115,7 +115,7 @@ def torture(
         .map(lambda item: f"{item.key} {item.window} {item.value}", output_type=str)
         .sink_to(KafkaSink(sums, Formats.text()))
     )
-    return _configured(env.get_job_graph("torture"), configuration)
+    return _with_options(env.get_job_graph("torture"), configuration)
 
 
 def _count(items: Any, counts: str) -> None:
@@ -128,6 +128,6 @@ def _count(items: Any, counts: str) -> None:
     )
 
 
-def _configured(graph: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
+def _with_options(graph: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
     restarts = {"restart-strategy.type": "exponential-delay"}  # also of what is bounded
     return msgspec.structs.replace(graph, configuration={**graph.configuration, **restarts, **configuration})

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from .network_link import Conversation, Link
+from .network_link import NetworkConnection, NetworkLink
 
 END_TXN: Final = 26
 """The API key of EndTxn: the end of a transaction."""
@@ -23,7 +23,7 @@ _SIZE: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">hhi")
 
 
-class KafkaProxy(Link):
+class KafkaProxy(NetworkLink):
     """Listens on a loopback port of its own until it is closed. A context manager."""
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -57,11 +57,11 @@ class KafkaProxy(Link):
         """Whether a connection ends with the answer that is lost."""
         return self._close
 
-    def _conversation(self) -> Conversation:
-        return _KafkaConversation(self)
+    def _conversation(self) -> NetworkConnection:
+        return _KafkaConnection(self)
 
 
-class _KafkaConversation(Conversation):
+class _KafkaConnection(NetworkConnection):
     def __init__(self, proxy: KafkaProxy) -> None:
         self._proxy = proxy
         self._asked: dict[int, int] = {}

@@ -23,7 +23,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER: on, for no time; closing then is a reset (socket(7))."""
 
 
-class Conversation:
+class NetworkConnection:
     """What passes on one connection: everything, as it is. Others may look into it, change it, and end it."""
 
     def requests(self, client: socket.socket) -> Iterator[bytes]:
@@ -35,7 +35,7 @@ class Conversation:
         return _chunks(server)
 
 
-class Link:
+class NetworkLink:
     """From `address` to a server (host:port), until it is closed. A context manager."""
 
     def __init__(self, server: str) -> None:
@@ -95,8 +95,8 @@ class Link:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _conversation(self) -> Conversation:
-        return Conversation()
+    def _conversation(self) -> NetworkConnection:
+        return NetworkConnection()
 
     def _accept(self) -> None:
         while True:

@@ -12,7 +12,7 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.processes import ProcessIdentity
 from tailrace.schemas.event import EVERYONE
 from tailrace.schemas.everyone import LeaderElected
-from tailrace.services.cli.local.cluster import Options
+from tailrace.services.cli.local.cluster import LocalClusterOptions
 from tailrace.services.cli.local.process_names import is_master
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.role import DISPATCHER
@@ -22,7 +22,7 @@ from ..high_availability.network_links import Network
 from .networked_cluster import NetworkedCluster
 
 
-class TorturedCluster:
+class FaultInjectionCluster:
     """Jobmanagers, by default one, and TaskExecutors that end with this process, over a Kafka of their own.
 
     Jobmanagers that are elected have a network of their own each. A context manager.
@@ -30,11 +30,11 @@ class TorturedCluster:
 
     def __init__(self, values: Mapping[str, str], taskexecutors: int = 2, masters: int | None = None) -> None:
         self._local = NetworkedCluster(Configuration({**values, "cluster.id": "torture"}))
-        self._options = Options(taskexecutors=taskexecutors, detached=False, masters=masters)
+        self._options = LocalClusterOptions(taskexecutors=taskexecutors, detached=False, masters=masters)
         self._stopped: dict[int, psutil.Process] = {}
         self._seen: set[ProcessIdentity] = set()
 
-    def __enter__(self) -> TorturedCluster:
+    def __enter__(self) -> FaultInjectionCluster:
         try:
             self.start()
         except BaseException:
@@ -99,7 +99,7 @@ class TorturedCluster:
         """
         at = {address: name for name, address in self.masters.items()}
         log = open_event_log(self.configuration)
-        with contextlib.closing(log), contextlib.closing(log.tail(0, concerns=_everyone)) as tail:
+        with contextlib.closing(log), contextlib.closing(log.tail(0, concerns=_list_processes)) as tail:
             end, found = log.end(), ""
             while tail.position < end:
                 for body in (record.body for record in tail.poll(1.0)):
@@ -185,7 +185,7 @@ def stream_tasks(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     return found
 
 
-def _everyone(_sender: str, recipient: str) -> bool:
+def _list_processes(_sender: str, recipient: str) -> bool:
     return recipient == EVERYONE
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 
 def make(bootstrap_servers: str, name: str, partitions: int) -> str:
@@ -43,9 +43,9 @@ def read(bootstrap_servers: str, topic: str) -> Counter[str]:
     )
     partitions = set(consumer.list_topics(topic, 30).topics[topic].partitions)
     consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while partitions:
-        assert time.monotonic() < deadline, f"{topic} was not read to its end within {PATIENCE_S:g} s"
+        assert time.monotonic() < deadline, f"{topic} was not read to its end within {TIMEOUT_S:g} s"
         for message in consumer.consume(10_000, 0.05):
             error = message.error()
             if error is None:
@@ -70,7 +70,7 @@ def write(bootstrap_servers: str, topic: str, values: Iterable[str], partitions:
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(TIMEOUT_S) == 0
 
 
 def difference(found: Counter[str], expected: Counter[str], most: int = 8) -> str:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.pipelines.runtime.common.deployment import VertexDeployment
 
@@ -53,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
     stopped_by: int | None = None
 
 
-class Lone:
+class StandaloneAttempts:
     """The server, from outside, for any thread. A context manager: at its end nothing of it is left."""
 
     def __init__(self, scratch: Path) -> None:
@@ -69,7 +69,7 @@ class Lone:
             env={**os.environ, "PYTHONPATH": str(_TESTS)},
         )
 
-    def __enter__(self) -> Lone:
+    def __enter__(self) -> StandaloneAttempts:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,7 +80,7 @@ class Lone:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.close()
-        self._server.wait(PATIENCE_S)
+        self._server.wait(TIMEOUT_S)
         self._server.stdout.close()
 
     def start(
@@ -92,17 +92,17 @@ class Lone:
         *,
         halt_at: int | None = None,
         how: signal.Signals = signal.SIGKILL,
-    ) -> Running:
+    ) -> RunningAttempt:
         """A process that runs this attempt."""
         notices = self._scratch / f"notices-{next(self._started)}"
         attempt = Attempt(deployment, subtask, number, bootstrap_servers, str(notices), halt_at, how)
         pid = int(self._ask(b"run " + msgspec.json.encode(attempt)))
         self._pids.add(pid)
-        return Running(self, pid, notices)
+        return RunningAttempt(self, pid, notices)
 
     def wait(self, pid: int) -> Outcome:
         """Until the process ends or stops, or for too long."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         outcome = Outcome()
         while outcome == Outcome() and time.monotonic() < deadline:
             outcome = msgspec.json.decode(self._ask(b"look %d" % pid), type=Outcome)
@@ -122,10 +122,10 @@ class Lone:
         return answer
 
 
-class Running:
+class RunningAttempt:
     """A process that runs an attempt, or has."""
 
-    def __init__(self, lone: Lone, pid: int, notices: Path) -> None:
+    def __init__(self, lone: StandaloneAttempts, pid: int, notices: Path) -> None:
         self._lone = lone
         self._notices = notices
         self.pid = pid
@@ -144,7 +144,7 @@ class Running:
         return self._notices.read_text().splitlines() if self._notices.exists() else []
 
 
-class Stepping:
+class HaltingProducer:
     """A Producer whose steps are counted, and told of."""
 
     def __init__(self, producer: Any, attempt: Attempt) -> None:
@@ -164,7 +164,7 @@ class Stepping:
         self._producer.produce(topic, *arguments, **more)
         # Of a producer that has been fenced, flush() fails without an exception.
         with contextlib.suppress(SystemError):
-            self._producer.flush(PATIENCE_S)
+            self._producer.flush(TIMEOUT_S)
 
     def commit_transaction(self, *arguments: Any) -> None:
         self._step("commit")
@@ -175,17 +175,24 @@ class Stepping:
         self._steps += 1
         if self._steps == self._attempt.halt_at:
             os.kill(os.getpid(), self._attempt.signal)
-        tell(self._attempt, what)
+        report(self._attempt, what)
 
 
-def tell(attempt: Attempt, what: str) -> None:
+def report(attempt: Attempt, what: str) -> None:
     with open(attempt.notices, "a") as notices:
         notices.write(what + "\n")
 
 
 def run(attempt: Attempt) -> None:
     """Never returns."""
-    from tailrace.pipelines.runtime.common.protocol import Canceled, Failed, Finished, Notice, Open, Restored
+    from tailrace.pipelines.runtime.common.protocol import (
+        OpenTask,
+        StateRestored,
+        TaskCanceledNotice,
+        TaskFailed,
+        TaskFinished,
+        TaskNotice,
+    )
     from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
     from tailrace.pipelines.runtime.stream_task.loop.stream_task import StreamTask
     from tailrace.pipelines.runtime.stream_task.output import kafka_transaction
@@ -194,24 +201,24 @@ def run(attempt: Attempt) -> None:
     made = kafka_transaction.transactional_producer  # type: ignore[attr-defined]
 
     def transactional_producer(*arguments: Any) -> Any:
-        return Stepping(made(*arguments), attempt)
+        return HaltingProducer(made(*arguments), attempt)
 
     kafka_transaction.transactional_producer = transactional_producer  # type: ignore[attr-defined]
 
-    def notify(notice: Notice) -> None:
+    def notify(notice: TaskNotice) -> None:
         match notice:
-            case Restored(_, positions):
+            case StateRestored(_, positions):
                 for index in range(len(attempt.deployment.inputs)):
                     fed = (attempt, mailbox, index, positions.get(index, {}))
                     threading.Thread(target=feed, args=fed, daemon=True).start()
-            case Failed(reason):
-                tell(attempt, f"Failed: {reason.splitlines()[0]}")
-            case Canceled() | Finished():
-                tell(attempt, type(notice).__name__)
+            case TaskFailed(reason):
+                report(attempt, f"Failed: {reason.splitlines()[0]}")
+            case TaskCanceledNotice() | TaskFinished():
+                report(attempt, type(notice).__name__)
             case _:
                 pass
 
-    opening = Open(attempt.deployment, attempt.subtask, attempt.number, attempt.bootstrap_servers)
+    opening = OpenTask(attempt.deployment, attempt.subtask, attempt.number, attempt.bootstrap_servers)
     StreamTask(opening, mailbox, notify).invoke()
     os._exit(0)
 
@@ -222,7 +229,7 @@ def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, i
 
     from tailrace.pipelines.graph.physical_plan import channel_topic
     from tailrace.pipelines.runtime.common.protocol import BUFFER
-    from tailrace.pipelines.runtime.stream_task.loop.mailbox import HandedOver
+    from tailrace.pipelines.runtime.stream_task.loop.mailbox import ForwardedMessage
 
     deployment = attempt.deployment
     topic = channel_topic(deployment.cluster, deployment.job_id, deployment.inputs[input_index].data_set_id)
@@ -240,7 +247,7 @@ def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, i
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
             offset, value = message.offset(), message.value()
-            letter = HandedOver(BUFFER, input_index, 1, partition, offset, offset + 1, value)
+            letter = ForwardedMessage(BUFFER, input_index, 1, partition, offset, offset + 1, value)
             mailbox.put([(letter, len(value))])
 
 
@@ -262,10 +269,10 @@ def serve() -> None:
                     os._exit(70)
             print(pid, flush=True)
         else:
-            print(msgspec.json.encode(_look(int(rest))).decode(), flush=True)
+            print(msgspec.json.encode(_watch_parent(int(rest))).decode(), flush=True)
 
 
-def _look(pid: int) -> Outcome:
+def _watch_parent(pid: int) -> Outcome:
     found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
     if not found:
         return Outcome()

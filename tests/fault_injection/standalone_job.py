@@ -11,15 +11,15 @@ from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
 
 from . import result_topics as kafka_topics
 from .jobs import Shape, counting
-from .standalone_attempt import Lone, Running
+from .standalone_attempt import RunningAttempt, StandaloneAttempts
 
 SOURCE, COUNT = 0, 1
 
 
-class LoneJob:
+class StandaloneJob:
     """Its topics exist; `servers` is the broker's own address, which results are read from."""
 
-    def __init__(self, lone: Lone, servers: str, shape: Shape, cluster: str = "lone") -> None:
+    def __init__(self, lone: StandaloneAttempts, servers: str, shape: Shape, cluster: str = "lone") -> None:
         self._lone = lone
         self._servers = servers
         self.cluster = cluster
@@ -33,7 +33,7 @@ class LoneJob:
 
     def start(
         self, vertex: int, *, halt_at: int | None = None, how: Signals = SIGKILL, servers: str | None = None
-    ) -> Running:
+    ) -> RunningAttempt:
         """The next attempt of a vertex's one subtask; `servers`: where it thinks that Kafka is."""
         number = self._attempts[vertex]
         self._attempts[vertex] += 1

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
-from .network_link import Link
+from .network_link import NetworkLink
 
 SILENCE_S = 0.2
 
@@ -39,14 +39,14 @@ def echo() -> Iterator[str]:
 
 
 @pytest.fixture
-def link(echo: str) -> Iterator[Link]:
-    with Link(echo) as running:
+def link(echo: str) -> Iterator[NetworkLink]:
+    with NetworkLink(echo) as running:
         yield running
 
 
-def connect(link: Link) -> socket.socket:
+def connect(link: NetworkLink) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", link.port))
-    connection.settimeout(PATIENCE_S)
+    connection.settimeout(TIMEOUT_S)
     return connection
 
 
@@ -61,7 +61,7 @@ def is_silent(connection: socket.socket) -> bool:
     except TimeoutError:
         return True
     finally:
-        connection.settimeout(PATIENCE_S)
+        connection.settimeout(TIMEOUT_S)
 
 
 def is_over(connection: socket.socket) -> bool:
@@ -71,7 +71,7 @@ def is_over(connection: socket.socket) -> bool:
         return True
 
 
-def test_what_is_said_passes_both_ways(link: Link) -> None:
+def test_what_is_said_passes_both_ways(link: NetworkLink) -> None:
     with connect(link) as client:
         client.sendall(b"one")
         assert heard(client, 3) == b"one"
@@ -82,7 +82,7 @@ def test_what_is_said_passes_both_ways(link: Link) -> None:
     ("requests", "answers"), [(True, True), (True, False), (False, True)], ids=["both", "requests", "answers"]
 )
 def test_cut_nothing_comes_back_until_it_heals_and_nothing_is_lost(
-    link: Link, requests: bool, answers: bool
+    link: NetworkLink, requests: bool, answers: bool
 ) -> None:
     with connect(link) as client:
         client.sendall(b"one")
@@ -98,7 +98,7 @@ def test_cut_nothing_comes_back_until_it_heals_and_nothing_is_lost(
             assert heard(fresh, 5) == b"three"
 
 
-def test_severed_connections_end_and_so_do_new_ones_until_it_heals(link: Link) -> None:
+def test_severed_connections_end_and_so_do_new_ones_until_it_heals(link: NetworkLink) -> None:
     with connect(link) as client:
         client.sendall(b"one")
         assert heard(client, 3) == b"one"
@@ -115,5 +115,5 @@ def test_severed_connections_end_and_so_do_new_ones_until_it_heals(link: Link) -
 def test_a_link_to_nobody_ends_every_connection() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        with Link(f"127.0.0.1:{unused.getsockname()[1]}") as link, connect(link) as client:
+        with NetworkLink(f"127.0.0.1:{unused.getsockname()[1]}") as link, connect(link) as client:
             assert heard(client, 1) == b""

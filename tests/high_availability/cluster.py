@@ -24,9 +24,9 @@ from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.factory import create_admin_client
 
 from .job_graphs import AT_ONCE, LASTING, graph, program
-from .leader_history import Reign, Story
+from .leader_history import LeaderHistory, LeaderTerm
 from .masters import Master, Masters
-from .simulated_task_executors import Workers
+from .simulated_task_executors import SimulatedTaskExecutors
 
 _BETWEEN_JOBS_S = 0.4
 
@@ -70,9 +70,9 @@ class HaCluster:
             create_cluster_topics(create_admin_client(self.configuration), kafka, cluster_id)
             self.masters = self._stack.enter_context(Masters(masters, shared, kafka, servers, home))
             self.workers = self._stack.enter_context(
-                Workers(self.configuration, self.TASK_EXECUTORS, self.SLOTS)
+                SimulatedTaskExecutors(self.configuration, self.TASK_EXECUTORS, self.SLOTS)
             )
-            self.story = self._stack.enter_context(contextlib.closing(Story(self.configuration)))
+            self.story = self._stack.enter_context(contextlib.closing(LeaderHistory(self.configuration)))
             self.client = self._stack.enter_context(contextlib.closing(Client(self.configuration)))
         except BaseException:
             self._stack.close()
@@ -182,7 +182,7 @@ class HaCluster:
             self.ends(job_id)
 
     @property
-    def reign(self) -> Reign:
+    def reign(self) -> LeaderTerm:
         """That of the Dispatcher's leader, as the log has it now."""
         self.story.catch_up()
         reign = self.story.leader()
@@ -194,11 +194,11 @@ class HaCluster:
         """Who leads the Dispatcher."""
         return self.masters.at(self.reign.address)
 
-    def elected_after(self, reign: Reign, role: str = DISPATCHER) -> Reign:
+    def elected_after(self, reign: LeaderTerm, role: str = DISPATCHER) -> LeaderTerm:
         """The next leader, once it has said something."""
         story = self.story
 
-        def found() -> Reign | None:
+        def found() -> LeaderTerm | None:
             latest = story.leader(role)
             return latest if latest is not None and latest.epoch > reign.epoch else None
 

@@ -11,14 +11,14 @@ from .cluster import HaCluster
 from .masters import Master
 
 
-def strike(cluster: HaCluster, draw: random.Random) -> tuple[str, Callable[[], None]]:
+def inject_random_fault(cluster: HaCluster, draw: random.Random) -> tuple[str, Callable[[], None]]:
     """Does harm; what was done, and what undoes it (HaCluster.whole does the rest)."""
     # The leader is hit more often than anybody else.
     leader = [
         each for each in cluster.masters.all if each.is_running() and each.address == cluster.reign.address
     ]
     master = draw.choice([*leader, *cluster.masters.all])
-    what = draw.choice(_HARM)
+    what = draw.choice(_FAULTS)
     undo = what(cluster, master, draw)
     return f"{what.__name__.strip('_')} {master.name}", undo
 
@@ -83,7 +83,7 @@ def _stop_a_server(cluster: HaCluster, _master: Master, draw: random.Random) -> 
     return server.resume
 
 
-_HARM = (
+_FAULTS = (
     _kill,
     _kill,
     _kill_all,

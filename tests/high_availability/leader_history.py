@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
@@ -19,7 +19,7 @@ from tailrace.services.log.factory import open_event_log
 
 
 @dataclass(frozen=True)
-class Reign:
+class LeaderTerm:
     """A leader of a role, from its claim on; `time` in seconds since the epoch."""
 
     role: str
@@ -30,7 +30,7 @@ class Reign:
 
 
 @dataclass
-class JobStory:
+class JobEvents:
     """What has become of a job."""
 
     starts: list[int] = field(default_factory=list)
@@ -46,7 +46,7 @@ class JobStory:
     refusals: list[str] = field(default_factory=list)
 
 
-class Story:
+class LeaderHistory:
     """From the first offset on."""
 
     def __init__(self, configuration: Configuration) -> None:
@@ -56,18 +56,18 @@ class Story:
         self.records: list[Record] = []
         self.ignored: set[int] = set()
         """Offsets of what no reader takes notice of."""
-        self.reigns: list[Reign] = []
-        self.jobs: dict[str, JobStory] = {}
+        self.reigns: list[LeaderTerm] = []
+        self.jobs: dict[str, JobEvents] = {}
         self.lost: list[str] = []
         """TaskExecutors that were given up."""
         self.said_to: dict[str, list[Record]] = {}
 
-    def until(self, condition: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> None:
+    def until(self, condition: Callable[[], Any], what: str, within_s: float = TIMEOUT_S) -> None:
         """Reads until that is so."""
         deadline = time.monotonic() + within_s
         while not condition():
             if time.monotonic() > deadline:
-                last = "\n".join(map(shown, self.records[-25:]))
+                last = "\n".join(map(format_history, self.records[-25:]))
                 raise AssertionError(f"no {what} within {within_s:g} s; the log ends with\n{last}")
             self.read(0.1)
 
@@ -82,15 +82,15 @@ class Story:
         self.until(lambda: self._tail.position >= end, f"offset {end}")
         return end
 
-    def leader(self, role: str = DISPATCHER) -> Reign | None:
+    def leader(self, role: str = DISPATCHER) -> LeaderTerm | None:
         """Who leads a role that was claimed."""
         return next((each for each in reversed(self.reigns) if each.role == role), None)
 
-    def of_job(self, job_id: str) -> Reign | None:
+    def of_job(self, job_id: str) -> LeaderTerm | None:
         """Who leads a job."""
         return self.leader(address(JOB_MASTER, job_id)) or self.leader(DISPATCHER)
 
-    def first_word(self, reign: Reign) -> Record | None:
+    def first_word(self, reign: LeaderTerm) -> Record | None:
         """The first thing that a leader has decided."""
         for record in self.records:
             if (
@@ -101,8 +101,8 @@ class Story:
                 return record
         return None
 
-    def job(self, job_id: str) -> JobStory:
-        return self.jobs.setdefault(job_id, JobStory())
+    def job(self, job_id: str) -> JobEvents:
+        return self.jobs.setdefault(job_id, JobEvents())
 
     def close(self) -> None:
         self._tail.close()
@@ -118,7 +118,7 @@ class Story:
         match record.body:
             case everyone.LeaderElected() as body:
                 at = record.header.time / 1e6
-                self.reigns.append(Reign(body.role, body.epoch, body.address, record.offset, at))
+                self.reigns.append(LeaderTerm(body.role, body.epoch, body.address, record.offset, at))
             case everyone.TaskExecutorLost(resource_id=lost):
                 self.lost.append(lost)
             case job_master.StartJob(job_id=job_id):
@@ -140,7 +140,7 @@ class Story:
                 pass
 
 
-def shown(record: Record) -> str:
+def format_history(record: Record) -> str:
     """One line for a person."""
     header = record.header
     name = record.body.AVRO_NAME.rpartition(".")[2]

@@ -12,7 +12,7 @@ from typing import Final
 from tailrace.schemas.primitives import write_long, write_string
 
 from ..fault_injection.kafka_proxy import KafkaProxy
-from ..fault_injection.network_link import Conversation, Link
+from ..fault_injection.network_link import NetworkConnection, NetworkLink
 
 PRODUCE: Final = 0
 """The API key of what appends records."""
@@ -21,7 +21,7 @@ _MOST: Final = 1 << 20
 _BETWEEN_LOOKS_S: Final = 0.05
 
 
-def word(sender: str, epoch: int, recipient: str) -> bytes:
+def unsigned_word(sender: str, epoch: int, recipient: str) -> bytes:
     """Who says it and to whom, as any event's header has it."""
     return write_string(sender) + write_long(epoch) + write_string(recipient)
 
@@ -53,7 +53,9 @@ class KafkaLink(KafkaProxy):
         """Returns when the request may go on its way."""
         _, api_key = _SIZE_AND_KEY.unpack_from(request)
         if api_key == PRODUCE and not self._passing.is_set() and self._first in request:
-            while self._last not in request + _unread(client) and not self._passing.wait(_BETWEEN_LOOKS_S):
+            while self._last not in request + _unread_bytes(client) and not self._passing.wait(
+                _BETWEEN_LOOKS_S
+            ):
                 pass
             self.held.set()
             self._passing.wait()
@@ -62,12 +64,12 @@ class KafkaLink(KafkaProxy):
         self.release()
         super().close()
 
-    def _conversation(self) -> Conversation:
-        return _Delayed(super()._conversation(), self)
+    def _conversation(self) -> NetworkConnection:
+        return _DelayedConnection(super()._conversation(), self)
 
 
-class _Delayed(Conversation):
-    def __init__(self, inner: Conversation, link: KafkaLink) -> None:
+class _DelayedConnection(NetworkConnection):
+    def __init__(self, inner: NetworkConnection, link: KafkaLink) -> None:
         self._inner, self._link = inner, link
 
     def requests(self, client: socket.socket) -> Iterator[bytes]:
@@ -79,7 +81,7 @@ class _Delayed(Conversation):
         return self._inner.answers(server)
 
 
-def _unread(connection: socket.socket) -> bytes:
+def _unread_bytes(connection: socket.socket) -> bytes:
     """What has come and nobody has read yet, which stays there."""
     with contextlib.suppress(BlockingIOError):
         return connection.recv(_MOST, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -92,7 +94,7 @@ class Network:
     def __init__(self, kafka: str, zookeeper: Sequence[str]) -> None:
         with contextlib.ExitStack() as stack:
             self.kafka = stack.enter_context(KafkaLink(kafka))
-            self.zookeeper = [stack.enter_context(Link(each)) for each in zookeeper]
+            self.zookeeper = [stack.enter_context(NetworkLink(each)) for each in zookeeper]
             self._closing = stack.pop_all()
 
     def cut_zookeeper(self) -> None:

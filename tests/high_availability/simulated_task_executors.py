@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from tailrace.infra.process_marker import mark_of
+from tailrace.infra.process_marker import create_marker
 from tailrace.schemas import job_master, resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.states import EXECUTION_ENDS
@@ -50,7 +50,7 @@ _PROFILE = ResourceProfile(
 )
 
 
-class Worker:
+class SimulatedTaskExecutor:
     """One TaskExecutor. Tasks of jobs that are called AT_ONCE finish when they have begun, others by `finish`."""
 
     def __init__(self, configuration: Configuration, resource_id: str, slots: int) -> None:
@@ -76,7 +76,7 @@ class Worker:
             session=resource_id,
             concerns=(self._own,),
         )
-        self._heartbeats, self._hearts = heartbeats.of_task_executor(
+        self._heartbeats, self._hearts = heartbeats.create_task_executor_heartbeats(
             configuration, self._host, self._own, resource_id, self._reports
         )
         self._stop = threading.Event()
@@ -150,7 +150,7 @@ class Worker:
             hardware=hardware,
             number_of_slots=self._slots,
             default_slot_profile=_PROFILE,
-            process_mark=mark_of(os.getpid()),
+            process_mark=create_marker(os.getpid()),
         )
         self._host.emit(self._own, OutgoingEvent(RESOURCE_MANAGER, body, None))
 
@@ -196,11 +196,13 @@ class Worker:
         ]
 
 
-class Workers:
+class SimulatedTaskExecutors:
     """Several. A context manager."""
 
     def __init__(self, configuration: Configuration, count: int, slots: int) -> None:
-        self.all = [Worker(configuration, f"te-{number}", slots) for number in range(1, count + 1)]
+        self.all = [
+            SimulatedTaskExecutor(configuration, f"te-{number}", slots) for number in range(1, count + 1)
+        ]
 
     def __enter__(self) -> Self:
         return self

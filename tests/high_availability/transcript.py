@@ -8,10 +8,10 @@ from collections.abc import Callable
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import LeaderElected
 
-from .leader_history import Reign, Story
+from .leader_history import LeaderHistory, LeaderTerm
 
 _DRAWN = re.compile(r"(lasting|tailrace)-[0-9a-f]{8}\b|te-[0-9]+")
-_CALLED = {"lasting": "job", "tailrace": "client", "t": "te"}
+_NAMES = {"lasting": "job", "tailrace": "client", "t": "te"}
 
 
 def name_of(record: Record) -> str:
@@ -19,7 +19,7 @@ def name_of(record: Record) -> str:
     return type(record.body).__name__
 
 
-def transcript(story: Story, begin: int, tells: Callable[[Record], bool], old: Reign) -> str:
+def transcript(story: LeaderHistory, begin: int, tells: Callable[[Record], bool], old: LeaderTerm) -> str:
     """What was said from an offset on and `tells` picks; of each line, under whose term, and whether it counts."""
     lines = []
     for record in story.records:
@@ -33,4 +33,4 @@ def transcript(story: Story, begin: int, tells: Callable[[Record], bool], old: R
             about = f" {body.role}"
         fate = "   (no reader takes notice)" if record.offset in story.ignored else ""
         lines.append(f"{who} leader: {header.sender} -> {header.recipient}: {name_of(record)}{about}{fate}")
-    return _DRAWN.sub(lambda found: _CALLED[found[1] or "t"], "\n".join(lines)) + "\n"
+    return _DRAWN.sub(lambda found: _NAMES[found[1] or "t"], "\n".join(lines)) + "\n"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tailrace.infra.admin_client_cache import OUTDATED, LastingAdmin
+from tailrace.infra.admin_client_cache import OUTDATED, AdminClientCache
 
 
 @pytest.fixture
-def admin() -> LastingAdmin:
+def admin() -> AdminClientCache:
     """Nobody listens there."""
-    return LastingAdmin({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    return AdminClientCache({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
 
 @pytest.mark.parametrize("code", sorted(OUTDATED))
-def test_an_outdated_client_is_replaced_once(admin: LastingAdmin, code: int) -> None:
+def test_an_outdated_client_is_replaced_once(admin: AdminClientCache, code: int) -> None:
     first = admin.client()
     admin.note(KafkaException(KafkaError(code)))
     second = admin.client()
@@ -24,7 +24,7 @@ def test_an_outdated_client_is_replaced_once(admin: LastingAdmin, code: int) -> 
 
 
 @pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._TIMED_OUT)), TimeoutError()])
-def test_others_leave_it(admin: LastingAdmin, error: BaseException) -> None:
+def test_others_leave_it(admin: AdminClientCache, error: BaseException) -> None:
     first = admin.client()
     admin.note(error)
     assert admin.client() is first

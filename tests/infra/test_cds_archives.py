@@ -7,31 +7,36 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.infra.cds_archives import kafka_archive, reading, spark_archive, writing
-from tailrace.infra.jars import folder_of, resolve
+from tailrace.infra.cds_archives import (
+    kafka_archive,
+    read_archive_options,
+    spark_archive,
+    write_archive_options,
+)
+from tailrace.infra.jars import jar_folder, resolve
 from tailrace.infra.prerequisites import find_java
-from tailrace.infra.versions import KAFKA, SPARK_KAFKA
+from tailrace.infra.versions import KAFKA_JARS, SPARK_KAFKA_JARS
 
 
 def test_without_an_archive_the_jvm_is_told_nothing(tmp_path: Path) -> None:
-    assert reading(tmp_path / "none.jsa") == []
+    assert read_archive_options(tmp_path / "none.jsa") == []
 
 
 def test_an_archive_is_taken_into_use_when_it_is_whole(tmp_path: Path) -> None:
     archive = tmp_path / "cds" / "a.jsa"
-    with writing(archive) as options:
+    with write_archive_options(archive) as options:
         target = next(o for o in options if o.startswith("-XX:ArchiveClassesAtExit="))
         Path(target.partition("=")[2]).write_bytes(b"classes")
         assert not archive.exists()
     assert archive.read_bytes() == b"classes"
-    assert f"-XX:SharedArchiveFile={archive}" in reading(archive)
+    assert f"-XX:SharedArchiveFile={archive}" in read_archive_options(archive)
 
 
 def test_a_training_that_fails_leaves_nothing(tmp_path: Path) -> None:
     archive = tmp_path / "a.jsa"
 
     def fail() -> None:
-        with writing(archive) as options:
+        with write_archive_options(archive) as options:
             Path(options[0].partition("=")[2]).write_bytes(b"half")
             raise RuntimeError("the broker did not start")
 
@@ -42,7 +47,7 @@ def test_a_training_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_an_archive_is_for_one_java(tmp_path: Path) -> None:
-    resolve(KAFKA)
+    resolve(KAFKA_JARS)
     one, other = tmp_path / "one", tmp_path / "other"
     one.touch()
     other.touch()
@@ -55,7 +60,7 @@ def test_a_broken_archive_costs_time_and_nothing_else(tmp_path: Path, content: b
     broken = tmp_path / "broken.jsa"
     broken.write_bytes(content)
     started = subprocess.run(
-        [find_java(), *reading(broken), "-version"], capture_output=True, text=True, check=False
+        [find_java(), *read_archive_options(broken), "-version"], capture_output=True, text=True, check=False
     )
     assert started.returncode == 0
     assert "warning" not in started.stdout
@@ -65,7 +70,7 @@ def test_a_link_to_the_jars_leads_to_the_archive_of_their_classes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TAILRACE_CACHE_DIR", str(tmp_path / "own"))
-    folder_of(SPARK_KAFKA).mkdir(parents=True)
+    jar_folder(SPARK_KAFKA_JARS).mkdir(parents=True)
     named = spark_archive("java").name
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "jars").symlink_to(tmp_path / "own" / "jars")

@@ -8,21 +8,25 @@ from types import SimpleNamespace
 
 import pytest
 
-from tailrace.infra.disk_space import LEAST_BYTES, shortage
+from tailrace.infra.disk_space import MIN_FREE_BYTES, describe_shortage
 from tailrace.infra.kafka import EmbeddedKafka, KafkaUnavailable
 
 
 def test_a_disk_with_room_or_none_at_all_is_not_mentioned(tmp_path: Path) -> None:
-    assert shortage(tmp_path) == ""
-    assert shortage(tmp_path / "missing") == ""
+    assert describe_shortage(tmp_path) == ""
+    assert describe_shortage(tmp_path / "missing") == ""
 
 
-@pytest.mark.parametrize(("free", "is_full"), [(0, True), (LEAST_BYTES - 1, True), (LEAST_BYTES, False)])
+@pytest.mark.parametrize(
+    ("free", "is_full"), [(0, True), (MIN_FREE_BYTES - 1, True), (MIN_FREE_BYTES, False)]
+)
 def test_a_full_disk_is_named(
     free: int, is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
-    assert (f"the disk of {tmp_path} is full ({free:,} bytes are free)" in shortage(tmp_path)) is is_full
+    assert (
+        f"the disk of {tmp_path} is full ({free:,} bytes are free)" in describe_shortage(tmp_path)
+    ) is is_full
 
 
 def test_a_kafka_that_ends_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_in_the_cache_is_taken_without_a_network(cache: Path, unreachable: None) -> None:
-    folder = jars.folder_of(NOWHERE)
+    folder = jars.jar_folder(NOWHERE)
     folder.mkdir(parents=True)
     (folder / "no-such-thing-1.0.jar").touch()
     assert jars.resolve(NOWHERE) == [folder / "no-such-thing-1.0.jar"]
@@ -59,13 +59,13 @@ def test_a_jar_that_cannot_be_had_is_named_with_what_to_do(cache: Path, unreacha
 def test_a_failure_leaves_nothing_that_looks_whole(cache: Path, unreachable: None) -> None:
     with pytest.raises(jars.JarsUnavailable):
         jars.resolve(NOWHERE)
-    assert not jars.folder_of(NOWHERE).exists()
+    assert not jars.jar_folder(NOWHERE).exists()
     assert [path.name for path in (cache / "jars").iterdir() if path.is_dir()] == []
 
 
 def test_another_version_is_another_folder() -> None:
     newer = JarSet("nowhere", (Coordinate("example.invalid", "no-such-thing", "1.1"),), transitive=False)
-    assert jars.folder_of(newer) != jars.folder_of(NOWHERE)
+    assert jars.jar_folder(newer) != jars.jar_folder(NOWHERE)
 
 
 def test_the_connector_is_that_of_the_spark_that_is_installed() -> None:
@@ -77,7 +77,7 @@ def test_the_connector_is_that_of_the_spark_that_is_installed() -> None:
 @pytest.mark.integration
 def test_sparks_kafka_source_is_exactly_its_own_jars() -> None:
     assert {path.name for path in jars.spark_jars()} == {
-        f"{c.name}-{c.revision}.jar" for c in versions.SPARK_KAFKA.coordinates
+        f"{c.name}-{c.revision}.jar" for c in versions.SPARK_KAFKA_JARS.coordinates
     }
 
 

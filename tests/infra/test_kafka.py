@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.infra.kafka import EmbeddedKafka, KafkaUnavailable
 
@@ -243,7 +243,7 @@ def test_it_ends_with_its_owner_unless_it_was_detached(tmp_path: Path, detached:
             with pytest.raises(psutil.TimeoutExpired):
                 broker.wait(1.0)
         else:
-            broker.wait(PATIENCE_S)
+            broker.wait(TIMEOUT_S)
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             broker.kill()

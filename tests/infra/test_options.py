@@ -20,7 +20,7 @@ from tailrace.infra.config.option_types import (
     derived,
     unlimited,
 )
-from tailrace.infra.config.options import ConfigOption, Ordered, Scope, find_faults, index, nearest
+from tailrace.infra.config.options import ConfigOption, OrderedOptions, Scope, find_errors, index, nearest
 from tailrace.pipelines.graph import job_options
 
 
@@ -157,7 +157,7 @@ def test_contradictions_name_both_options() -> None:
     known = index([low, high])
 
     def faults(strictly: bool, **values: str) -> list[str]:
-        return list(find_faults(values, known, [Ordered(low, high, strictly)]))
+        return list(find_errors(values, known, [OrderedOptions(low, high, strictly)]))
 
     assert faults(True) == []
     assert faults(False, low="3") == []

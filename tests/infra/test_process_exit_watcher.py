@@ -13,10 +13,10 @@ import msgspec
 import psutil
 import pytest
 from msgspec.structs import replace
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.process_exit_watcher import ProcessExitWatcher
-from tailrace.infra.process_marker import is_from_here, living, mark_of
+from tailrace.infra.process_marker import create_marker, is_from_here, living
 from tailrace.infra.processes import ProcessIdentity
 from tailrace.services.heartbeats.local_process_monitor import LocalProcessMonitor
 
@@ -69,10 +69,10 @@ def test_an_end_by_signal_and_one_by_exit_are_told_once(exits: Watching, start: 
     assert watch.watch("killed", ProcessIdentity.of(killed.pid))
     assert watch.watch("leaving", ProcessIdentity.of(leaving.pid))
     killed.send_signal(signal.SIGKILL)
-    assert told.get(timeout=PATIENCE_S) == "killed"
+    assert told.get(timeout=TIMEOUT_S) == "killed"
     assert leaving.stdin is not None
     leaving.stdin.close()
-    assert told.get(timeout=PATIENCE_S) == "leaving"
+    assert told.get(timeout=TIMEOUT_S) == "leaving"
     assert told.empty()
 
 
@@ -81,7 +81,7 @@ def test_a_process_that_nobody_waits_for_has_ended_all_the_same(exits: Watching,
     process = start()
     watch.watch("a", ProcessIdentity.of(process.pid))
     process.kill()
-    assert told.get(timeout=PATIENCE_S) == "a"
+    assert told.get(timeout=TIMEOUT_S) == "a"
     assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
 
 
@@ -94,7 +94,7 @@ def test_what_is_dropped_is_not_told(exits: Watching, start: Start) -> None:
     first.kill()
     first.wait()
     second.kill()
-    assert told.get(timeout=PATIENCE_S) == "second"
+    assert told.get(timeout=TIMEOUT_S) == "second"
     assert told.empty()
 
 
@@ -121,7 +121,7 @@ class Registered(msgspec.Struct, frozen=True):
 
 
 def registered(name: str, pid: int, instance: str = "i", mark: str | None = None) -> dict[str, Registered]:
-    return {name: Registered(name, instance, f"here:{pid}", mark_of(pid) if mark is None else mark)}
+    return {name: Registered(name, instance, f"here:{pid}", create_marker(pid) if mark is None else mark)}
 
 
 @pytest.fixture
@@ -140,9 +140,9 @@ def test_the_end_of_a_registered_process_is_told_of_its_registration(watched: Fo
     process = start("taskexecutor", "--resource-id", "te")
     watch.follow(registered("te", process.pid, "old"))
     watch.follow(registered("te", process.pid, "new"))
-    eventually(lambda: [worker.instance_id for worker in watch.watched] == ["new"])
+    wait_until(lambda: [worker.instance_id for worker in watch.watched] == ["new"])
     process.kill()
-    resource_id, instance_id, reason = told.get(timeout=PATIENCE_S)
+    resource_id, instance_id, reason = told.get(timeout=TIMEOUT_S)
     assert (resource_id, instance_id) == ("te", "new")
     assert f"here:{process.pid} has ended" in reason
     assert told.empty()
@@ -155,11 +155,11 @@ def test_a_registration_that_is_gone_is_not_told_of(watched: Followed, start: St
     both = registered("gone", gone.pid) | registered("stays", stays.pid)
     watch.follow(both)
     watch.follow(registered("stays", stays.pid))
-    eventually(lambda: [worker.resource_id for worker in watch.watched] == ["stays"])
+    wait_until(lambda: [worker.resource_id for worker in watch.watched] == ["stays"])
     gone.kill()
     gone.wait()
     stays.kill()
-    assert told.get(timeout=PATIENCE_S)[0] == "stays"
+    assert told.get(timeout=TIMEOUT_S)[0] == "stays"
     assert told.empty()
 
 
@@ -172,7 +172,7 @@ def test_a_process_that_ended_while_nobody_watched_is_told_of_at_once(
     process.kill()
     process.wait()
     watch.follow(workers)
-    assert told.get(timeout=PATIENCE_S)[0] == "te"
+    assert told.get(timeout=TIMEOUT_S)[0] == "te"
 
 
 def test_a_zombie_has_ended(watched: Followed, start: Start) -> None:
@@ -180,10 +180,10 @@ def test_a_zombie_has_ended(watched: Followed, start: Start) -> None:
     process = start()
     workers = registered("te", process.pid)
     process.kill()
-    eventually(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
     watch.follow(workers)
-    assert told.get(timeout=PATIENCE_S)[0] == "te"
-    assert mark_of(process.pid) == ""
+    assert told.get(timeout=TIMEOUT_S)[0] == "te"
+    assert create_marker(process.pid) == ""
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -193,13 +193,13 @@ def test_what_runs_on_another_machine_or_in_another_container_is_left_to_heartbe
     """Its pid may be another process's here, or nobody's."""
     watch, told = watched
     process, own = start(), start()
-    parts = mark_of(process.pid).split(":")
+    parts = create_marker(process.pid).split(":")
     parts[place] = "1"
     process.kill()
     process.wait()
     watch.follow(registered("elsewhere", process.pid, mark=":".join(parts)) | registered("te", own.pid))
     own.kill()
-    assert told.get(timeout=PATIENCE_S)[0] == "te"
+    assert told.get(timeout=TIMEOUT_S)[0] == "te"
     assert told.empty()
 
 
@@ -208,13 +208,13 @@ def test_a_registration_without_a_mark_is_left_to_heartbeats(watched: Followed, 
     process = start()
     watch.follow(registered("te", process.pid, mark="") | registered("other", process.pid))
     process.kill()
-    assert told.get(timeout=PATIENCE_S)[0] == "other"
+    assert told.get(timeout=TIMEOUT_S)[0] == "other"
     assert told.empty()
 
 
 def test_another_process_with_the_pid_is_not_taken_for_it(start: Start) -> None:
     process = start()
-    mark = mark_of(process.pid)
+    mark = create_marker(process.pid)
     assert is_from_here(mark)
     assert living(mark) == ProcessIdentity.of(process.pid)
     earlier = mark.rpartition(":")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.processes import OwnedProcess
 
@@ -45,7 +45,7 @@ def test_a_child_ends_when_its_owner_is_killed(tmp_path: Path, how: signal.Signa
     assert alive(child)
     owner.send_signal(how)
     owner.communicate()
-    eventually(lambda: not alive(child))
+    wait_until(lambda: not alive(child))
 
 
 def test_a_detached_child_outlives_its_owner(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_stop_ends_the_child_in_order_and_its_guard_with_it(tmp_path: Path) -> N
     script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"
     before = set(psutil.Process().children())
     child = OwnedProcess(["sh", "-c", script], log=tmp_path / "log")
-    eventually(lambda: "up" in (tmp_path / "log").read_text())
+    wait_until(lambda: "up" in (tmp_path / "log").read_text())
 
     child.stop(10)
 
@@ -76,12 +76,12 @@ def test_stop_ends_the_child_in_order_and_its_guard_with_it(tmp_path: Path) -> N
 def test_a_child_that_does_not_heed_sigterm_is_killed(tmp_path: Path) -> None:
     script = "trap '' TERM; echo up; while :; do sleep 0.05; done"
     child = OwnedProcess(["sh", "-c", script], log=tmp_path / "log")
-    eventually(lambda: "up" in (tmp_path / "log").read_text())
+    wait_until(lambda: "up" in (tmp_path / "log").read_text())
     child.stop(0.2)
     assert child.poll() == -signal.SIGKILL
 
 
 def test_the_exit_of_a_child_is_seen(tmp_path: Path) -> None:
     child = OwnedProcess(["sh", "-c", "exit 7"], log=tmp_path / "log")
-    eventually(lambda: child.poll() == 7)
+    wait_until(lambda: child.poll() == 7)
     child.stop(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from tailrace.infra.retry import ABSENT, MOVING, patiently
+from tailrace.infra.retry import ABSENT, RETRIABLE_ERRORS, retry_until
 
 
 class Asked:
@@ -21,23 +21,25 @@ class Asked:
         raise KafkaException(KafkaError(self._code))
 
 
-@pytest.mark.parametrize("code", sorted(MOVING | ABSENT))
+@pytest.mark.parametrize("code", sorted(RETRIABLE_ERRORS | ABSENT))
 def test_what_is_said_for_a_moment_is_waited_for(code: int) -> None:
     asked = Asked(code, 3)
-    assert patiently(asked, moving_s=60, absent_s=60) == 7
+    assert retry_until(asked, moving_s=60, absent_s=60) == 7
 
 
-@pytest.mark.parametrize("code", sorted(MOVING | ABSENT))
+@pytest.mark.parametrize("code", sorted(RETRIABLE_ERRORS | ABSENT))
 def test_each_kind_has_a_patience_of_its_own(code: int) -> None:
     asked = Asked(code, 1_000)
     with pytest.raises(KafkaException):
-        patiently(asked, moving_s=0.1 if code in MOVING else 60, absent_s=0.1 if code in ABSENT else 60)
+        retry_until(
+            asked, moving_s=0.1 if code in RETRIABLE_ERRORS else 60, absent_s=0.1 if code in ABSENT else 60
+        )
     assert asked.left < 999, "it was asked again"
 
 
 def test_whatever_else_goes_wrong_is_raised_at_once_unless_it_passes_too() -> None:
     asked = Asked(KafkaError._TRANSPORT, 2)
     with pytest.raises(KafkaException):
-        patiently(asked, moving_s=60, absent_s=60)
+        retry_until(asked, moving_s=60, absent_s=60)
     assert asked.left == 1
-    assert patiently(asked, moving_s=60, absent_s=0, passing=frozenset({KafkaError._TRANSPORT})) == 7
+    assert retry_until(asked, moving_s=60, absent_s=0, passing=frozenset({KafkaError._TRANSPORT})) == 7

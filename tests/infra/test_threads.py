@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 import tailrace
 from tailrace.infra import threads
@@ -65,9 +65,9 @@ def test_what_a_thread_does_not_handle_goes_to_the_handler(start: Callable[[], o
         told.append((name, error))
         failed.set()
 
-    with threads.handled_by(handler):
+    with threads.use_handler(handler):
         start()
-        assert failed.wait(PATIENCE_S)
+        assert failed.wait(TIMEOUT_S)
     assert told == [("planted", PLANTED)]
 
 
@@ -80,7 +80,7 @@ threads.Thread(target=lambda: 1 / 0, name="planted").start()
 threading.Event().wait()
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     assert ended.returncode == threads.EXIT_CODE
     (line,) = ended.stderr.splitlines()
@@ -98,7 +98,7 @@ threads.handle(fails)
 threads.Thread(target=lambda: 1 / 0, name="planted").start()
 threading.Event().wait()
 """
-    ended = subprocess.run([sys.executable, "-c", program], timeout=PATIENCE_S, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], timeout=TIMEOUT_S, check=False)
     assert ended.returncode == threads.EXIT_CODE
 
 

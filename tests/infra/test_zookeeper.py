@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from kazoo.client import KazooClient, KazooState
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.ports import ReservedPort
 from tailrace.infra.zookeeper import EmbeddedZooKeeper, ZooKeeperUnavailable
@@ -23,7 +23,7 @@ from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
 from tailrace.services.election.client import Client
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from ..fault_injection.network_link import Link
+from ..fault_injection.network_link import NetworkLink
 
 pytestmark = pytest.mark.integration
 
@@ -61,7 +61,7 @@ def client(connect_string: str, session_s: float = SESSION_S) -> Iterator[Client
         quorum=connect_string, cluster_path="/", session_timeout_s=session_s, connection_timeout_s=2.0
     )
     kazoo = Client(settings, "test")
-    kazoo.start(timeout=PATIENCE_S)
+    kazoo.start(timeout=TIMEOUT_S)
     try:
         yield kazoo
     finally:
@@ -84,7 +84,7 @@ def test_of_the_four_letter_words_only_the_one_that_cannot_be_refused_is_answere
 ) -> None:
     host, _, port = shared.address.partition(":")
     for word in (b"conf", b"dump", b"wchp", b"envi"):
-        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
+        with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as connection:
             connection.sendall(word)
             assert b"not in the whitelist" in connection.recv(1000)
 
@@ -119,7 +119,7 @@ def test_an_ephemeral_node_outlives_a_crash_of_the_server_but_not_its_session(
             zookeeper.start()
             owner.retry(owner.get, "/mine")
             assert other.retry(other.exists, "/mine")
-        eventually(lambda: other.exists("/mine") is None)
+        wait_until(lambda: other.exists("/mine") is None)
 
 
 def test_a_restart_takes_another_port_where_the_earlier_one_is_taken(zookeeper: EmbeddedZooKeeper) -> None:
@@ -175,7 +175,7 @@ def test_a_frozen_server_thaws(zookeeper: EmbeddedZooKeeper) -> None:
         kazoo.add_listener(states.append)
         zookeeper.pause()
         assert zookeeper.mode(0.2) is None
-        eventually(lambda: KazooState.SUSPENDED in states)
+        wait_until(lambda: KazooState.SUSPENDED in states)
         zookeeper.resume()
         kazoo.retry(kazoo.create, "/thawed")
         assert zookeeper.mode() == "standalone"
@@ -185,7 +185,7 @@ def test_one_that_is_frozen_can_be_stopped(tmp_path: Path) -> None:
     frozen = EmbeddedZooKeeper(tmp_path / "zookeeper").start()
     process = psutil.Process(frozen.pid)
     frozen.pause()
-    frozen.stop(timeout_s=PATIENCE_S)
+    frozen.stop(timeout_s=TIMEOUT_S)
     assert not process.is_running()
 
 
@@ -213,35 +213,35 @@ def test_a_port_that_is_reserved_is_given_to_nobody_else_but_may_be_listened_on(
 def test_a_client_that_is_cut_off_is_suspended_alone_and_keeps_its_session_when_healed_in_time(
     shared: EmbeddedZooKeeper,
 ) -> None:
-    with Link(shared.address) as link, client(shared.address) as other:
+    with NetworkLink(shared.address) as link, client(shared.address) as other:
         cut_off = KazooClient(link.address, timeout=60.0)
         states: list[str] = []
         cut_off.add_listener(states.append)
-        cut_off.start(timeout=PATIENCE_S)
+        cut_off.start(timeout=TIMEOUT_S)
         cut_off.create("/cut-off", ephemeral=True)
         session = cut_off.client_id
         link.sever()
-        eventually(lambda: states[-1:] == [KazooState.SUSPENDED])
+        wait_until(lambda: states[-1:] == [KazooState.SUSPENDED])
         assert other.exists("/cut-off")
         link.heal()
-        eventually(lambda: states[-1:] == [KazooState.CONNECTED])
+        wait_until(lambda: states[-1:] == [KazooState.CONNECTED])
         assert cut_off.client_id == session
         cut_off.stop()
         cut_off.close()
 
 
 def test_a_session_behind_a_cut_link_runs_out_on_the_server(shared: EmbeddedZooKeeper) -> None:
-    with Link(shared.address) as link, client(shared.address) as other:
+    with NetworkLink(shared.address) as link, client(shared.address) as other:
         cut_off = KazooClient(link.address, timeout=3.0)
         lost: list[str] = []
         cut_off.add_listener(lambda state: lost.append(state) if state == KazooState.LOST else None)
-        cut_off.start(timeout=PATIENCE_S)
+        cut_off.start(timeout=TIMEOUT_S)
         cut_off.create("/runs-out", ephemeral=True)
         link.cut()
-        eventually(lambda: other.exists("/runs-out") is None)
+        wait_until(lambda: other.exists("/runs-out") is None)
         assert not lost, "nobody can tell it before it is connected again"
         link.heal()
-        eventually(lambda: bool(lost))
+        wait_until(lambda: bool(lost))
         cut_off.stop()
         cut_off.close()
 
@@ -269,7 +269,7 @@ def test_an_ensemble_that_has_lost_its_majority_serves_nobody_until_it_is_back(
     left = ensemble.leader()
     first.kill()
     second.kill()
-    eventually(lambda: left.mode() is None)
+    wait_until(lambda: left.mode() is None)
     with pytest.raises(ZooKeeperUnavailable, match="leads"):
         ensemble.leader(timeout_s=0.2)
     ensemble.start()
@@ -313,7 +313,7 @@ def test_it_ends_with_its_owner_unless_it_was_detached(tmp_path: Path, detached:
             with pytest.raises(psutil.TimeoutExpired):
                 server.wait(1.0)
         else:
-            server.wait(PATIENCE_S)
+            server.wait(TIMEOUT_S)
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             server.kill()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from .test_cluster import Cluster, alive, running_tasks
 
@@ -137,7 +137,7 @@ def test_large_files_and_functions_run_and_never_enter_the_log(
     done = cluster.ok("run", *ships, "-p", "2", "-o", "json", str(program))
     assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
     assert largest_event(cluster) < LARGEST_IN_THE_LOG
-    eventually(lambda: blobs(cluster) == [], "the job's blobs are gone")
+    wait_until(lambda: blobs(cluster) == [], "the job's blobs are gone")
 
 
 def test_an_application_is_built_from_blobs_and_its_graph_may_be_large(
@@ -148,7 +148,7 @@ def test_an_application_is_built_from_blobs_and_its_graph_may_be_large(
     done = cluster.ok("run", *ships, "-o", "json", "--job-id", "built-there", "large:main")
     assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
     assert largest_event(cluster) < LARGEST_IN_THE_LOG
-    eventually(lambda: blobs(cluster) == [], "the job's blobs are gone")
+    wait_until(lambda: blobs(cluster) == [], "the job's blobs are gone")
 
 
 def master(cluster: Cluster) -> str | None:
@@ -179,7 +179,7 @@ def test_a_job_goes_on_from_the_store_when_the_server_that_took_its_blobs_is_gon
         )
         cluster.watch()
         job_id = cluster.ok("run", "--py-file", str(model[0]), "-d", str(program)).stdout.strip()
-        eventually(lambda: running_tasks(cluster, job_id) == 2, "running job")
+        wait_until(lambda: running_tasks(cluster, job_id) == 2, "running job")
         cluster.watch()
         leader, worker = master(cluster), running_on(cluster)
         assert leader is not None
@@ -187,13 +187,13 @@ def test_a_job_goes_on_from_the_store_when_the_server_that_took_its_blobs_is_gon
         os.kill(cluster.pid(leader), signal.SIGKILL)
         shutil.rmtree(cluster.home / "blobs")
         os.kill(cluster.pid(worker), signal.SIGKILL)
-        eventually(lambda: master(cluster) not in (None, leader), "successor")
-        eventually(lambda: running_on(cluster) not in (None, worker), "other TaskExecutor with the job")
-        eventually(lambda: running_tasks(cluster, job_id) == 2, "running job")
+        wait_until(lambda: master(cluster) not in (None, leader), "successor")
+        wait_until(lambda: running_on(cluster) not in (None, worker), "other TaskExecutor with the job")
+        wait_until(lambda: running_tasks(cluster, job_id) == 2, "running job")
         stored = cluster.home / "ha" / cluster.record.cluster_id / "blob"
         assert len(list(stored.rglob("blob_*"))) == 2
         cluster.ok("cancel", job_id)
-        eventually(lambda: not [*stored.rglob("blob_*"), *blobs(cluster)], "the job's blobs are gone")
+        wait_until(lambda: not [*stored.rglob("blob_*"), *blobs(cluster)], "the job's blobs are gone")
     finally:
         cluster.run("cluster", "stop")
         for pid, created in cluster.seen:

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_output import CommittedEntry
-from tailrace.pipelines.runtime.stream_task.loop.commit_followup import Upkeep
-from tailrace.pipelines.runtime.stream_task.loop.lazy_requests import LazyRequests
-from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import Transactions
+from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_output import CommittedProgress
+from tailrace.pipelines.runtime.stream_task.loop.commit_followup import CommitFollowUp
+from tailrace.pipelines.runtime.stream_task.loop.lazy_requests import LowPriorityRequests
+from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import KafkaTransaction
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import InputProgress, ProgressEntry
 
 MESSAGE = bytes(256 << 10)
@@ -35,17 +35,17 @@ def test_channels_and_the_changelogs_of_vertices_without_state_are_trimmed_while
             [NewTopic(name, 1, 1, config=SMALL) for name in ("channel", "changelog")]
         ).values():
             made.result(30)
-        upkeep = Upkeep(
+        upkeep = CommitFollowUp(
             servers,
             "changelog",
             0,
             "group",
             keeps_state=False,
             channels=("channel",),
-            requests=LazyRequests(interval_s=0.02),
+            requests=LowPriorityRequests(interval_s=0.02),
             keep_s=0.0,
         )
-        producer = Transactions(servers, "writer")
+        producer = KafkaTransaction(servers, "writer")
         producer.open("channel")
         most = 0
         for _ in range(ROUNDS):
@@ -60,8 +60,8 @@ def test_channels_and_the_changelogs_of_vertices_without_state_are_trimmed_while
                     )
             producer.commit()
             entry = ProgressEntry(0, None, 0, (InputProgress("channel", None, {0: ends["channel"]}),))
-            upkeep.committed(CommittedEntry(entry, ends["changelog"]))
-            eventually(lambda: on_disk(tmp_path) < LIMIT)
+            upkeep.committed(CommittedProgress(entry, ends["changelog"]))
+            wait_until(lambda: on_disk(tmp_path) < LIMIT)
             most = max(most, on_disk(tmp_path))
         upkeep.close(ended=True)
         assert most < LIMIT

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from kafka_topics import Topics
-from polling import eventually
+from polling import wait_until
 
 from tailrace.services.client import read_output
 
@@ -95,7 +95,7 @@ class Rules:
         """Writes rules, and waits until every subtask of both operators has all of them."""
         wanted = [f"{name} {limit} in {subtask}" for name, limit in rules for subtask in range(parallelism)]
         self._topics.write(self.rules, [json.dumps({"name": n, "limit": li}).encode() for n, li in rules])
-        eventually(
+        wait_until(
             lambda: all(self.output(job).count(each) == 2 for each in wanted), "rules in every subtask"
         )
 
@@ -110,7 +110,7 @@ class Rules:
             texts = self.texts(job)
             return wanted <= set(texts) and len(texts) >= before + 2 * len(KEYS)
 
-        eventually(is_there, "counts with the rules")
+        wait_until(is_there, "counts with the rules")
 
     def texts(self, job: str) -> list[str]:
         """What both operators have told of keys."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka_topics import Topics
-from polling import eventually
+from polling import wait_until
 from runtime_jobs import Job, Reports
 
 from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
@@ -199,17 +199,17 @@ def test_output_goes_on(
     tasks = Tasks(job)
     feed = Feed(servers, source, sink)
     try:
-        eventually(lambda: len(feed.counts) > 50)
+        wait_until(lambda: len(feed.counts) > 50)
         ends = EndOffsets(servers)
         assert ends.of([(source, 0)])
         harm(broker)
         back, before = time.monotonic(), len(feed.counts)
-        eventually(lambda: tasks.restart() or len(feed.counts) > before, "output")
+        wait_until(lambda: tasks.restart() or len(feed.counts) > before, "output")
         resumed = feed.first_after(back) - back
         # It was made before; a client that is kept for ever would be refused until its metadata expire.
-        eventually(lambda: answers(ends, source))
+        wait_until(lambda: answers(ends, source))
         feed.end()
-        eventually(lambda: tasks.restart() or len(feed.counts) >= feed.sent, "the rest of the output")
+        wait_until(lambda: tasks.restart() or len(feed.counts) >= feed.sent, "the rest of the output")
         assert Counter(feed.counts) == feed.expected
         print(f"resumed after {resumed:.1f} s, {len(tasks.failures)} tasks failed")
         assert resumed < SOON_S
@@ -230,17 +230,17 @@ def test_a_stream_task_that_stands_still_is_replaced(
     tasks = Tasks(job)
     feed = Feed(servers, source, sink)
     try:
-        eventually(lambda: len(feed.counts) > 50)
+        wait_until(lambda: len(feed.counts) > 50)
         (stopped,) = (
             pid for attempt, pid in own_runtime.process_ids().items() if attempt == tasks.attempts[1]
         )
         os.kill(stopped, signal.SIGSTOP)
         at = time.monotonic()
-        eventually(lambda: tasks.restart() or tasks.failures, "the end of the one that was stopped")
+        wait_until(lambda: tasks.restart() or tasks.failures, "the end of the one that was stopped")
         assert time.monotonic() - at < 2 * HEARTBEAT_TIMEOUT_S
         assert f"(pid {stopped}) stood still for 10 s" in (tasks.failures[0] or "")
         feed.end()
-        eventually(lambda: tasks.restart() or len(feed.counts) >= feed.sent, "the rest of the output")
+        wait_until(lambda: tasks.restart() or len(feed.counts) >= feed.sent, "the rest of the output")
         assert Counter(feed.counts) == feed.expected
         assert len(tasks.failures) == 1
     finally:

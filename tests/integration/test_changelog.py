@@ -9,27 +9,27 @@ from functools import partial
 import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.runtime.common.failures import ProgressLost
+from tailrace.pipelines.runtime.common.failures import ProgressLostError
 from tailrace.pipelines.runtime.common.kafka_clients import group_consumer
-from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_output import CommittedEntry
-from tailrace.pipelines.runtime.stream_task.loop.commit_followup import Deletion, Upkeep
-from tailrace.pipelines.runtime.stream_task.loop.lazy_requests import LazyRequests
-from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import Transactions
+from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_output import CommittedProgress
+from tailrace.pipelines.runtime.stream_task.loop.commit_followup import CommitFollowUp, RecordDeletion
+from tailrace.pipelines.runtime.stream_task.loop.lazy_requests import LowPriorityRequests
+from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import KafkaTransaction
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import (
     changelog_end,
     read_changelog,
     read_tail,
 )
-from tailrace.pipelines.runtime.stream_task.restore.group_offsets import GroupCopy
-from tailrace.pipelines.runtime.stream_task.restore.progress_evidence import Evidence
+from tailrace.pipelines.runtime.stream_task.restore.group_offsets import CommittedGroupOffset
+from tailrace.pipelines.runtime.stream_task.restore.progress_evidence import ProgressEvidence
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import (
     KEY,
     InputProgress,
     ProgressEntry,
-    encode,
+    encode_progress,
 )
 
 
@@ -54,7 +54,7 @@ def consumer(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[Consumer]:
 
 def write(kafka: EmbeddedKafka, topic: str, transactions: int) -> None:
     """A message for each, and a control record behind it."""
-    producer = Transactions(kafka.bootstrap_servers, topic)
+    producer = KafkaTransaction(kafka.bootstrap_servers, topic)
     producer.open(topic)
     for number in range(transactions):
         producer.send(topic, f"{number}".encode(), key=b"k", partition=1)
@@ -71,7 +71,7 @@ def test_it_is_read_from_any_offset_to_its_end(kafka: EmbeddedKafka, changelog: 
             assert found == [number for number in range(5) if 2 * number >= begin]
         end = changelog_end(made, changelog, 1)
         assert list(read_changelog(made, changelog, 1, end)) == []
-        with pytest.raises(ProgressLost, match=f"offsets 0 to {end}, and is needed from {end + 1}"):
+        with pytest.raises(ProgressLostError, match=f"offsets 0 to {end}, and is needed from {end + 1}"):
             list(read_changelog(made, changelog, 1, end + 1))
 
 
@@ -79,34 +79,34 @@ def test_what_was_trimmed_is_not_read_and_missed_where_it_is_needed(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str
 ) -> None:
     write(kafka, changelog, 5)
-    Deletion(kafka.bootstrap_servers)(changelog, 1, 4)
+    RecordDeletion(kafka.bootstrap_servers)(changelog, 1, 4)
     with consumer(kafka, cluster_id) as made:
         assert [value for _, value in read_changelog(made, changelog, 1, 4)] == [b"2", b"3", b"4"]
         for begin in (0, 3):
-            with pytest.raises(ProgressLost, match=f"offsets 4 to .* needed from {begin}"):
+            with pytest.raises(ProgressLostError, match=f"offsets 4 to .* needed from {begin}"):
                 list(read_changelog(made, changelog, 1, begin))
-    Deletion(kafka.bootstrap_servers)(changelog, 1, 2)
+    RecordDeletion(kafka.bootstrap_servers)(changelog, 1, 2)
 
 
 def test_one_that_is_gone_is_lost_progress(kafka: EmbeddedKafka, cluster_id: str) -> None:
-    with consumer(kafka, cluster_id) as made, pytest.raises(ProgressLost, match=f"{cluster_id}.nowhere"):
+    with consumer(kafka, cluster_id) as made, pytest.raises(ProgressLostError, match=f"{cluster_id}.nowhere"):
         list(read_changelog(made, f"{cluster_id}.nowhere", 0))
     with pytest.raises(KafkaException):
-        Deletion(kafka.bootstrap_servers)(f"{cluster_id}.nowhere", 0, 1)
+        RecordDeletion(kafka.bootstrap_servers)(f"{cluster_id}.nowhere", 0, 1)
 
 
 def test_the_newest_offset_is_trimmed_to_in_time_and_nobody_waits_for_it(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str
 ) -> None:
     write(kafka, changelog, 5)
-    requests = LazyRequests(interval_s=0.01)
-    deletion = Deletion(kafka.bootstrap_servers)
+    requests = LowPriorityRequests(interval_s=0.01)
+    deletion = RecordDeletion(kafka.bootstrap_servers)
     try:
         with consumer(kafka, cluster_id) as made:
             for offset in (2, 4, 6):
                 requests.put("changelog", partial(deletion, changelog, 1, offset))
             partition = TopicPartition(changelog, 1)
-            eventually(lambda: made.get_watermark_offsets(partition)[0] >= 6)
+            wait_until(lambda: made.get_watermark_offsets(partition)[0] >= 6)
     finally:
         requests.close()
 
@@ -116,18 +116,18 @@ def test_the_last_progress_entry_is_found_from_the_end(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str, aborted: int
 ) -> None:
     """Behind any number of older messages, and of aborted ones that follow."""
-    producer = Transactions(kafka.bootstrap_servers, changelog)
+    producer = KafkaTransaction(kafka.bootstrap_servers, changelog)
     producer.open(changelog)
     with consumer(kafka, cluster_id) as made:
         assert read_tail(made, changelog, 1).entry is None
         for number in range(40):
             producer.send(changelog, b"change", key=b"k", partition=1)
-            producer.send(changelog, encode(ProgressEntry(number, None, 0)), key=KEY, partition=1)
+            producer.send(changelog, encode_progress(ProgressEntry(number, None, 0)), key=KEY, partition=1)
             producer.commit()
         for _ in range(aborted):
-            producer.send(changelog, encode(ProgressEntry(99, None, 0)), key=KEY, partition=1)
+            producer.send(changelog, encode_progress(ProgressEntry(99, None, 0)), key=KEY, partition=1)
         producer.abort()
-        Transactions(kafka.bootstrap_servers, changelog).open(
+        KafkaTransaction(kafka.bootstrap_servers, changelog).open(
             changelog
         )  # a commit returns before its markers are there
         end = changelog_end(made, changelog, 1)
@@ -141,12 +141,12 @@ def test_a_changelog_whose_last_word_is_no_progress_is_found_damaged(
     write(kafka, changelog, 5)
     with consumer(kafka, cluster_id) as made:
         assert "no progress entry" in str(read_tail(made, changelog, 1).damage)
-        producer = Transactions(kafka.bootstrap_servers, changelog)
+        producer = KafkaTransaction(kafka.bootstrap_servers, changelog)
         producer.open(changelog)
-        producer.send(changelog, encode(ProgressEntry(3, None, 0)), key=KEY, partition=1)
+        producer.send(changelog, encode_progress(ProgressEntry(3, None, 0)), key=KEY, partition=1)
         producer.send(changelog, b"of somebody else", key=KEY, partition=1)
         producer.commit()
-        Transactions(kafka.bootstrap_servers, changelog).open(changelog)
+        KafkaTransaction(kafka.bootstrap_servers, changelog).open(changelog)
         tail = read_tail(made, changelog, 1)
         assert tail.entry == ProgressEntry(3, None, 0)
         assert f"at offset {tail.offset + 1}" in str(tail.damage)
@@ -157,15 +157,17 @@ def test_the_group_gets_a_copy_that_a_successor_can_check(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str, positions: dict[int, int]
 ) -> None:
     servers = kafka.bootstrap_servers
-    upkeep = Upkeep(servers, changelog, 1, cluster_id, keeps_state=True, shared_group=f"{cluster_id}-shared")
+    upkeep = CommitFollowUp(
+        servers, changelog, 1, cluster_id, keeps_state=True, shared_group=f"{cluster_id}-shared"
+    )
     inputs = (InputProgress(changelog, None, positions),)
-    upkeep.committed(CommittedEntry(ProgressEntry(2, "id", 0, inputs), 40))
+    upkeep.committed(CommittedProgress(ProgressEntry(2, "id", 0, inputs), 40))
     upkeep.close(ended=True)
     with consumer(kafka, cluster_id) as made:
         # A topic that was made a moment ago is not known to all at once.
-        eventually(lambda: Evidence(servers, made, changelog, 1, ()).end() == 0)
-        evidence = Evidence(servers, made, changelog, 1, (), (changelog,))
-        assert evidence.group_copy() == (GroupCopy(2, 40, "id") if positions else None)
+        wait_until(lambda: ProgressEvidence(servers, made, changelog, 1, ()).end() == 0)
+        evidence = ProgressEvidence(servers, made, changelog, 1, (), (changelog,))
+        assert evidence.group_copy() == (CommittedGroupOffset(2, 40, "id") if positions else None)
         assert evidence.end() == 0
         assert list(evidence.topic_ids()) == [changelog]
     with consumer(kafka, f"{cluster_id}-shared") as made:

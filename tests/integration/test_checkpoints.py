@@ -20,11 +20,11 @@ from tailrace.pipelines.graph.physical_plan import changelog_topic
 from tailrace.schemas.job_master import CheckpointCompleted, CheckpointRestored, UpdateTaskExecutionState
 from tailrace.schemas.types import CompletedCheckpoint, JobStatus
 from tailrace.services.client import Client
-from tailrace.services.client.checkpoint_requests import ask
+from tailrace.services.client.checkpoint_requests import request_checkpoint
 from tailrace.services.log.topics import log_topic
 
 from ..fault_injection.jobs import Shape
-from ..fault_injection.processes import TorturedCluster
+from ..fault_injection.processes import FaultInjectionCluster
 from ..fault_injection.running_job import OPTIONS, RunningJob
 from ..log_checker import check
 from ..log_checker.log_reader import read_topic
@@ -41,17 +41,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(home: Path) -> Iterator[TorturedCluster]:
+def cluster(home: Path) -> Iterator[FaultInjectionCluster]:
     values = {
         "home": str(home),
         "taskmanager.numberOfTaskSlots": "3",
         "resourcemanager.standalone.start-up-time": "0 s",
     }
-    with TorturedCluster(values, taskexecutors=1) as cluster:
+    with FaultInjectionCluster(values, taskexecutors=1) as cluster:
         yield cluster
 
 
-def a_job(cluster: TorturedCluster, **options: str) -> contextlib.closing[RunningJob]:
+def a_job(cluster: FaultInjectionCluster, **options: str) -> contextlib.closing[RunningJob]:
     """One whose tasks all run. Options have `_` for `.` and `__` for `-`."""
     named = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     job = RunningJob(cluster, SHAPE, options={**OPTIONS, **named})
@@ -68,14 +68,14 @@ def chk(directory: Path) -> set[str]:
     return {each.parent.name for each in directory.glob(f"chk-*/{METADATA}")}
 
 
-def asked_for(cluster: TorturedCluster, job: RunningJob) -> CompletedCheckpoint:
+def asked_for(cluster: FaultInjectionCluster, job: RunningJob) -> CompletedCheckpoint:
     """A checkpoint taken now, with something behind it."""
-    done = ask(cluster.configuration, job.id, lambda client: client.trigger_checkpoint(job.id))
+    done = request_checkpoint(cluster.configuration, job.id, lambda client: client.trigger_checkpoint(job.id))
     job.wait_for_progress()
     return done
 
 
-def lose_progress(cluster: TorturedCluster, job: RunningJob) -> None:
+def lose_progress(cluster: FaultInjectionCluster, job: RunningJob) -> None:
     """Deletes the changelog of the counts, and has one of their tasks look for it."""
     vertex = next(each for each in job.graph.vertices if "Reduce" in each.name and "Sink" in each.name)
     topic = changelog_topic(cluster.configuration.cluster_id, job.id, vertex.vertex_id)
@@ -96,7 +96,9 @@ def all_there(job: RunningJob) -> None:
         assert max(found.values()) <= 2
 
 
-def test_checkpoints_are_taken_while_a_job_runs_and_go_with_it(cluster: TorturedCluster, home: Path) -> None:
+def test_checkpoints_are_taken_while_a_job_runs_and_go_with_it(
+    cluster: FaultInjectionCluster, home: Path
+) -> None:
     with a_job(cluster, execution_checkpointing_interval="500 ms") as job:
         job.until(lambda: len(completed(job)) >= 3 or job.ended(), "third checkpoint")
         directory = home / "checkpoints" / job.id
@@ -107,7 +109,9 @@ def test_checkpoints_are_taken_while_a_job_runs_and_go_with_it(cluster: Tortured
         assert chk(directory) == set(), "nothing is kept by default"
 
 
-def test_a_job_whose_changelog_is_gone_goes_back_to_its_last_checkpoint(cluster: TorturedCluster) -> None:
+def test_a_job_whose_changelog_is_gone_goes_back_to_its_last_checkpoint(
+    cluster: FaultInjectionCluster,
+) -> None:
     with a_job(cluster, execution_checkpointing_interval="1 s") as job:
         job.until(lambda: bool(completed(job)), "checkpoint")
         lose_progress(cluster, job)
@@ -117,7 +121,7 @@ def test_a_job_whose_changelog_is_gone_goes_back_to_its_last_checkpoint(cluster:
         all_there(job)
 
 
-def test_a_checkpoint_that_is_torn_is_passed_over(cluster: TorturedCluster, home: Path) -> None:
+def test_a_checkpoint_that_is_torn_is_passed_over(cluster: FaultInjectionCluster, home: Path) -> None:
     options = {"execution_checkpointing_interval": "1 h", "state_checkpoints_num__retained": "3"}
     with a_job(cluster, **options) as job:
         whole, torn = asked_for(cluster, job), asked_for(cluster, job)
@@ -134,7 +138,7 @@ def test_a_checkpoint_that_is_torn_is_passed_over(cluster: TorturedCluster, home
 
 
 def test_what_is_retained_on_cancellation_is_begun_with_at_another_parallelism(
-    cluster: TorturedCluster, home: Path
+    cluster: FaultInjectionCluster, home: Path
 ) -> None:
     retained = "RETAIN_ON_CANCELLATION"
     with a_job(
@@ -177,7 +181,7 @@ def assert_suffix(later: Counter[str], right: Counter[str]) -> None:
         assert sorted(numbers) == list(range(min(numbers), last[key] + 1)), key
 
 
-def test_nothing_is_wrong_with_the_log(cluster: TorturedCluster) -> None:
+def test_nothing_is_wrong_with_the_log(cluster: FaultInjectionCluster) -> None:
     configuration = cluster.configuration
     events: list[Any] = list(read_topic(configuration.bootstrap_servers, log_topic(configuration.cluster_id)))
     assert [str(each) for each in check(events)] == []

@@ -16,13 +16,13 @@ from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.configuration import load_configuration
-from tailrace.services.history.time_travel import moment
+from tailrace.services.history.time_travel import cluster_moment
 from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
 from ..services import scenarios_checkpoints
-from ..services.simulated_cluster.cluster import Cluster, folded
+from ..services.simulated_cluster.cluster import Cluster, replay_events
 
 
 @pytest.fixture
@@ -83,10 +83,10 @@ def test_state_at_an_offset(
     for offset in (0, 7, len(simulated.log) - 1):
         assert main(["state", "--at", str(offset), "-o", "json"]) == ExitCode.OK
         found = json.loads(capsys.readouterr().out)
-        expected = moment(folded(simulated.log[: offset + 1]))
+        expected = cluster_moment(replay_events(simulated.log[: offset + 1]))
         assert (found["offset"], found["state_hash"]) == (offset, expected.state_hash)
     assert main(["state"]) == ExitCode.OK
-    assert f"state hash {moment(simulated.replica).state_hash}" in capsys.readouterr().out
+    assert f"state hash {cluster_moment(simulated.replica).state_hash}" in capsys.readouterr().out
 
 
 def test_list_and_status(log: KafkaEventLog, capsys: pytest.CaptureFixture[str]) -> None:

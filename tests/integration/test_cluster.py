@@ -23,20 +23,20 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 from msgspec.structs import replace
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 import tailrace
 from tailrace.pipelines.api.build import build
 from tailrace.schemas.dispatcher import SubmitJob
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import EntryPoint, ExecutionState, Header, JobGraph
-from tailrace.services.cli.demo import Tally, TextServer, Window
-from tailrace.services.cli.demo.window_counts import judge
+from tailrace.services.cli.demo import TextServer, Window, WindowCounts
+from tailrace.services.cli.demo.window_counts import check_counts
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.cli.local import ClusterRecord, read_record
 from tailrace.services.client import Client, JobRejectedError, read_output
 from tailrace.services.configuration import Configuration
-from tailrace.services.history import Entry, Fold
+from tailrace.services.history import FormattedEvent, HistoryProjection
 from tailrace.services.history.cluster_view import jobs
 from tailrace.services.log import Codec
 from tailrace.services.log.dead_letters import read_dead_letters as read_dead_letters
@@ -131,9 +131,9 @@ class Cluster:
                 self.seen.add((pid, psutil.Process(pid).create_time()))
         self.seen |= self.workers()
 
-    def story(self) -> tuple[Fold, list[Entry]]:
+    def story(self) -> tuple[HistoryProjection, list[FormattedEvent]]:
         """The log so far."""
-        fold, log = Fold(), open_event_log(self.configuration)
+        fold, log = HistoryProjection(), open_event_log(self.configuration)
         entries = list(fold.read(log))
         log.close()
         return fold, entries
@@ -177,7 +177,7 @@ def job(cluster: Cluster, text: TextServer) -> str:
     parallelism = ["--flat-map-parallelism", "4", "--window-parallelism", str(WINDOW_PARALLELISM)]
     submitted = cluster.ok("run", "-d", str(PROGRAM), *options, *parallelism)
     job_id = submitted.stdout.strip()
-    eventually(lambda: running_tasks(cluster, job_id) == 8, "8 tasks RUNNING")
+    wait_until(lambda: running_tasks(cluster, job_id) == 8, "8 tasks RUNNING")
     cluster.watch()
     return job_id
 
@@ -212,7 +212,7 @@ def attempts(cluster: Cluster, job_id: str) -> dict[str, str]:
 
 
 def windows(cluster: Cluster, job_id: str) -> list[Window]:
-    tally = Tally()
+    tally = WindowCounts()
     for record in read_output(cluster.configuration, job_id):
         tally.add(record, 0.0)
     return tally.windows()
@@ -220,7 +220,7 @@ def windows(cluster: Cluster, job_id: str) -> list[Window]:
 
 def wait_for_windows(cluster: Cluster, job_id: str, after_ms: float, count: int) -> list[Window]:
     """Waits until so many windows that end after a time are complete; all complete windows, oldest first."""
-    tally, deadline = Tally(), time.monotonic() + PATIENCE_S
+    tally, deadline = WindowCounts(), time.monotonic() + TIMEOUT_S
     enough = threading.Event()
     for record in read_output(
         cluster.configuration, job_id, over=lambda: enough.is_set() or time.monotonic() > deadline
@@ -228,7 +228,7 @@ def wait_for_windows(cluster: Cluster, job_id: str, after_ms: float, count: int)
         tally.add(record, 0.0)
         if sum(window.end_ms > after_ms for window in tally.complete(WINDOW_PARALLELISM)) >= count:
             enough.set()
-    assert enough.is_set(), f"no {count} windows within {PATIENCE_S:g} s"
+    assert enough.is_set(), f"no {count} windows within {TIMEOUT_S:g} s"
     return tally.complete(WINDOW_PARALLELISM)
 
 
@@ -236,7 +236,7 @@ def assert_counted_right(cluster: Cluster, job_id: str, text: TextServer) -> Non
     """Waits until the job has counted all that was sent: each word as often as it was sent."""
     with text.paused():
         words = sum(len(line) for line in text.sent())
-        tally, deadline = Tally(), time.monotonic() + PATIENCE_S
+        tally, deadline = WindowCounts(), time.monotonic() + TIMEOUT_S
         enough = threading.Event()
         for record in read_output(
             cluster.configuration, job_id, over=lambda: enough.is_set() or time.monotonic() > deadline
@@ -244,7 +244,7 @@ def assert_counted_right(cluster: Cluster, job_id: str, text: TextServer) -> Non
             tally.add(record, 0.0)
             if sum(window.total for window in tally.windows()) >= words:
                 enough.set()
-        verdict = judge(tally.windows(), text.sent())
+        verdict = check_counts(tally.windows(), text.sent())
     assert verdict.right, verdict.text
 
 
@@ -371,7 +371,7 @@ def test_what_can_not_be_read_becomes_a_dead_letter(
         }
         return found.get((topic, 0, placed[0]))
 
-    assert reason in eventually(letter, "dead letter")
+    assert reason in wait_until(letter, "dead letter")
 
     def is_refused() -> bool:
         _, entries = cluster.story()
@@ -379,7 +379,7 @@ def test_what_can_not_be_read_becomes_a_dead_letter(
         return any(body.source.offset == placed[0] for body in refused)  # type: ignore[attr-defined]
 
     # The letter is written first.
-    eventually(lambda: is_refused(), "refusal in the log")
+    wait_until(lambda: is_refused(), "refusal in the log")
 
 
 def graph(cluster: Cluster, parallelism: int) -> JobGraph:
@@ -407,14 +407,14 @@ def test_a_job_that_can_not_be_is_rejected_with_the_reason(
     with Client(cluster.configuration) as client, client.conversation() as conversation:
         job_id = client.submit(what, parallelism)
         with pytest.raises(JobRejectedError, match=reason):
-            conversation.accepted(job_id, PATIENCE_S)
+            conversation.accepted(job_id, TIMEOUT_S)
 
 
 def test_a_job_id_is_taken_once(cluster: Cluster, job: str) -> None:
     with Client(cluster.configuration) as client, client.conversation() as conversation:
         client.submit(build(ENTRY_POINT, ["--port", "9"], 1), job_id=job)
         with pytest.raises(JobRejectedError, match=f"job {job} was submitted before and is RUNNING"):
-            conversation.accepted(job, PATIENCE_S)
+            conversation.accepted(job, TIMEOUT_S)
 
 
 def test_a_job_that_wants_more_slots_than_there_are_fails_and_says_how_many(
@@ -422,8 +422,8 @@ def test_a_job_that_wants_more_slots_than_there_are_fails_and_says_how_many(
 ) -> None:
     with Client(cluster.configuration) as client, client.conversation() as conversation:
         job_id = client.submit(build(ENTRY_POINT, ["--port", "9"], 5))
-        conversation.accepted(job_id, PATIENCE_S)
-        ended = conversation.finished(job_id, PATIENCE_S)
+        conversation.accepted(job_id, TIMEOUT_S)
+        ended = conversation.finished(job_id, TIMEOUT_S)
     assert ended is not None
     assert ended.status.value == "FAILED"
     assert f"no slot within {SLOT_TIMEOUT_S} s: the job wants 5, 0 are free, 4 are registered" in (
@@ -467,7 +467,7 @@ def test_ctrl_c_cancels_an_attached_job(cluster: Cluster, text: TextServer) -> N
         first = json.loads(attached.stdout.readline())
         assert set(first) == {"offset", "timestamp", "subtask", "identifier", "text", "record"}
         attached.send_signal(signal.SIGINT)
-        _, err = attached.communicate(timeout=PATIENCE_S)
+        _, err = attached.communicate(timeout=TIMEOUT_S)
     assert attached.returncode == ExitCode.INTERRUPTED
     assert "interrupted: cancelling job" in err
     assert "is CANCELED" in err

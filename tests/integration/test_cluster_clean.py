@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from polling import eventually
+from polling import wait_until
 from typer.testing import CliRunner
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -18,7 +18,7 @@ from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.cli.app import app
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.cli.local.topic_recovery import has_log, what_remains
+from tailrace.services.cli.local.topic_recovery import describe_remaining_topics, has_log
 from tailrace.services.configuration import load_configuration
 from tailrace.services.history import fold_to
 from tailrace.services.history.cluster_view import statuses
@@ -42,13 +42,13 @@ def home(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, monkeypatch: pyt
 
 def test_a_cluster_that_has_stopped_says_whether_its_log_is_there(home: Path, cluster_id: str) -> None:
     assert has_log(load_configuration()) is True
-    assert what_remains(cluster_id, "on its Kafka", True) == [
+    assert describe_remaining_topics(cluster_id, "on its Kafka", True) == [
         f"cluster {cluster_id} has stopped; its log stays on its Kafka",
         "`tailrace cluster start` goes on from there",
     ]
     delete_topics(create_admin_client(load_configuration()), [log_topic(cluster_id)])
-    eventually(lambda: has_log(load_configuration()) is False, "the log is deleted")
-    assert what_remains(cluster_id, "on its Kafka", False) == [
+    wait_until(lambda: has_log(load_configuration()) is False, "the log is deleted")
+    assert describe_remaining_topics(cluster_id, "on its Kafka", False) == [
         f"cluster {cluster_id} has stopped; its log {cluster_id}.log was deleted, and its jobs are lost with it",
         "`tailrace cluster start` begins with an empty log",
     ]

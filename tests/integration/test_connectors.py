@@ -19,7 +19,7 @@ from tailrace import FileSink, StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.physical_plan import topics
 from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.common.protocol import Open
+from tailrace.pipelines.runtime.common.protocol import OpenTask
 from tailrace.schemas.types import JobGraph
 
 LINES = 200_000
@@ -55,7 +55,7 @@ def create_topics(servers: str, cluster: str, job: str, graph: JobGraph) -> None
         created.result(30)
 
 
-def attempt(opening: Open) -> subprocess.Popen[bytes]:
+def attempt(opening: OpenTask) -> subprocess.Popen[bytes]:
     process = subprocess.Popen([sys.executable, "-c", ATTEMPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     process.stdin.write(msgspec.msgpack.encode(opening))
@@ -81,7 +81,7 @@ def test_lines_are_in_one_file_each_whatever_is_killed(
     seen: dict[Path, bytes] = {}
     for number, files in enumerate((*KILLED_AT, None)):
         process = attempt(
-            Open(
+            OpenTask(
                 VertexDeployment(
                     cluster_id, job, graph, vertex.vertex_id, (SubtaskDeployment("", 0, number),)
                 ),

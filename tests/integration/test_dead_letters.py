@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.services.log import LogUnavailable, Unreadable, dead_letters
@@ -85,7 +85,7 @@ def test_who_posts_a_letter_does_not_wait(kafka: EmbeddedKafka, cluster_id: str)
         for offset in range(3):
             letters.post(unreadable(offset), 1_000)
         ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
-    eventually(lambda: len(list(read_dead_letters(kafka.bootstrap_servers, cluster_id))) == 3)
+    wait_until(lambda: len(list(read_dead_letters(kafka.bootstrap_servers, cluster_id))) == 3)
 
 
 def test_letters_wait_for_a_kafka_that_is_away_and_many_are_dropped(
@@ -113,7 +113,7 @@ def test_a_topic_of_letters_that_was_deleted_keeps_nobody_waiting(
         letters.write(unreadable(1), 1_000)
         delete_topics(admin, [dead_letters_topic(cluster_id)])
         # Kafka may take a letter or two until the deletion is done.
-        eventually(lambda: is_refused(letters))
+        wait_until(lambda: is_refused(letters))
     told: list[str] = []
     monkeypatch.setattr(dead_letters, "_warn", lambda _, why: told.append(why))
     letters.write(unreadable(3), 1_000)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import client, dispatcher
@@ -127,7 +127,7 @@ def poll_until(tail: Any, count: int) -> list[Record]:
     """As many records as are expected. Raises AssertionError when they don't come."""
     records: list[Record] = []
     give_up = threading.Event()
-    timer = threading.Timer(PATIENCE_S, give_up.set)
+    timer = threading.Timer(TIMEOUT_S, give_up.set)
     timer.start()
     while len(records) < count and not give_up.is_set():
         records += tail.poll(0.1)
@@ -142,7 +142,7 @@ def everything(log: EventLog, start: int = 0, **more: Any) -> list[Record]:
 
 def wait_for_end(log: EventLog, end: int) -> None:
     """A coordinator writes the marker of a transaction when it has answered already. Raises AssertionError."""
-    eventually(lambda: log.end() == end, f"end {end} of the log")
+    wait_until(lambda: log.end() == end, f"end {end} of the log")
 
 
 # The contract
@@ -202,7 +202,7 @@ def test_a_tail_wakes_up_when_something_is_appended(kept: Kept) -> None:
     reader = threading.Thread(target=lambda: seen.extend(poll_until(tail, 1)))
     reader.start()
     kept.log.append([event("a")])
-    reader.join(PATIENCE_S)
+    reader.join(TIMEOUT_S)
     assert jobs(seen) == ["a"]
     tail.close()
 
@@ -289,7 +289,7 @@ def test_two_appenders_at_once_each_keep_their_order(kept: Kept) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
     records = everything(kept.log)
     assert len(records) == 200
     for name, of_one in offsets.items():
@@ -386,7 +386,7 @@ def test_append_and_tail_go_on_when_the_broker_was_killed_and_is_back(
         appending.start()
         assert tail.poll(0.2) == []
         kafka.start()
-        appending.join(PATIENCE_S)
+        appending.join(TIMEOUT_S)
         offsets += kept.log.append([event("after")])
         assert jobs(poll_until(tail, 2)) == ["during", "after"]
         assert offsets == [1, 2]
@@ -422,7 +422,7 @@ def test_an_end_that_kafka_does_not_tell_in_time_is_an_error(kafka: EmbeddedKafk
         log = KafkaEventLog(link.address, topic, Codec(topic))
         # The topic is new: its partition may have no leader yet, which `end` waits for.
         assert log.end() == 0
-        assert log.probe_end(PATIENCE_S).result() == 0
+        assert log.probe_end(TIMEOUT_S).result() == 0
         link.cut()
         with pytest.raises(KafkaException):
             log.probe_end(1.0).result()

@@ -17,7 +17,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGSTOP, Signals
 
 import pytest
-from polling import eventually
+from polling import wait_until
 from runtime_jobs import Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -28,11 +28,11 @@ from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
 from ..fault_injection import result_topics
-from ..fault_injection.batch_gate import Gate
+from ..fault_injection.batch_gate import BatchGate
 from ..fault_injection.jobs import Shape, relaying
 from ..fault_injection.kafka_proxy import END_TXN, KafkaProxy
-from ..fault_injection.standalone_attempt import Lone, Running
-from ..fault_injection.standalone_job import COUNT, SOURCE, LoneJob
+from ..fault_injection.standalone_attempt import RunningAttempt, StandaloneAttempts
+from ..fault_injection.standalone_job import COUNT, SOURCE, StandaloneJob
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -45,17 +45,17 @@ SHAPE = Shape(records=4, keys=2, parallelism=1, rate=100)
 
 
 @pytest.fixture(scope="module")
-def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lone]:
-    with Lone(tmp_path_factory.mktemp("lone")) as lone:
+def lone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneAttempts]:
+    with StandaloneAttempts(tmp_path_factory.mktemp("lone")) as lone:
         yield lone
 
 
 def at_each_step(
     kafka: EmbeddedKafka,
-    lone: Lone,
+    lone: StandaloneAttempts,
     vertex: int,
     how: Signals,
-    then: Callable[[int, LoneJob, Running], None],
+    then: Callable[[int, StandaloneJob, RunningAttempt], None],
     stride: int = 1,
 ) -> None:
     """`then` is given a job for each step n of a vertex's first attempt, which has halted before it; n counts from 1.
@@ -69,7 +69,7 @@ def at_each_step(
     def halted(step: int) -> int:
         """How many steps there were, of an attempt that has come to its end before this one; else 0."""
         with writing:
-            job = LoneJob(lone, kafka.bootstrap_servers, SHAPE)
+            job = StandaloneJob(lone, kafka.bootstrap_servers, SHAPE)
         if vertex == COUNT:
             job.finish(SOURCE)
         first = job.start(vertex, halt_at=step, how=how)
@@ -93,9 +93,9 @@ def at_each_step(
 
 @pytest.mark.parametrize("vertex", [SOURCE, COUNT], ids=["source", "count"])
 def test_a_task_that_is_killed_between_any_two_steps_of_its_transactions(
-    kafka: EmbeddedKafka, lone: Lone, vertex: int
+    kafka: EmbeddedKafka, lone: StandaloneAttempts, vertex: int
 ) -> None:
-    def then(_step: int, job: LoneJob, _killed: Running) -> None:
+    def then(_step: int, job: StandaloneJob, _killed: RunningAttempt) -> None:
         job.finish(vertex)
         if vertex == SOURCE:
             job.finish(COUNT)
@@ -105,9 +105,9 @@ def test_a_task_that_is_killed_between_any_two_steps_of_its_transactions(
 
 @pytest.mark.parametrize("vertex", [SOURCE, COUNT], ids=["source", "count"])
 def test_a_zombie_that_wakes_up_between_any_two_steps_after_its_successor_has_run(
-    kafka: EmbeddedKafka, lone: Lone, vertex: int
+    kafka: EmbeddedKafka, lone: StandaloneAttempts, vertex: int
 ) -> None:
-    def then(step: int, job: LoneJob, zombie: Running) -> None:
+    def then(step: int, job: StandaloneJob, zombie: RunningAttempt) -> None:
         job.finish(vertex)
         zombie.go_on()
         assert zombie.wait().exit_code == 0
@@ -123,10 +123,10 @@ def test_a_zombie_that_wakes_up_between_any_two_steps_after_its_successor_has_ru
 @pytest.mark.parametrize("vertex", [SOURCE, COUNT], ids=["source", "count"])
 @pytest.mark.parametrize("then", ["its connection ends", "its successor runs"])
 def test_a_commit_whose_answer_never_arrives(
-    kafka: EmbeddedKafka, lone: Lone, vertex: int, then: str
+    kafka: EmbeddedKafka, lone: StandaloneAttempts, vertex: int, then: str
 ) -> None:
     """The broker has committed; the task learns nothing, until its connection ends, before or after others go on."""
-    job = LoneJob(lone, kafka.bootstrap_servers, SHAPE)
+    job = StandaloneJob(lone, kafka.bootstrap_servers, SHAPE)
     if vertex == COUNT:
         job.finish(SOURCE)
     with KafkaProxy(kafka.bootstrap_servers) as proxy:
@@ -158,7 +158,7 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
     servers = kafka.bootstrap_servers
     shape = Shape(records=200, keys=3, parallelism=1, rate=100)
     counts = result_topics.make(servers, "counts", 1)
-    gate = Gate(str(tmp_path / "gate"))
+    gate = BatchGate(str(tmp_path / "gate"))
     job = start(relaying(shape, counts, {"execution.mode": "micro-batch"}, gate.pass_on))
     known = set(scratch.glob("query-*"))
     with gate.closed():
@@ -167,7 +167,7 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
         (query,) = set(scratch.glob("query-*")) - known
         others = job.deploy(BEHIND) + job.deploy(SOURCE)
         changelog = changelog_topic(job.cluster, job.id, job.graph.vertices[RELAY].vertex_id)
-        batch = eventually(
+        batch = wait_until(
             lambda: _committed_whole(query, servers, changelog) if gate.holds else None, "commit"
         )
         assert not (query / "commits" / batch).exists()

@@ -26,15 +26,15 @@ from pipelines.examples.cases import (
 from pipelines.model.interpreter import interpret
 from pipelines.model.program_strategies import programs
 from pipelines.model.programs import Program, decoded, topics, write
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.pipelines.api.build import build_file
 from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.cli.args.common_options import Format
-from tailrace.services.cli.command_registry import Loaded
+from tailrace.services.cli.command_registry import LazyCommands
 from tailrace.services.cli.demo import TextServer
 from tailrace.services.cli.execution.cluster_executor import ClusterExecutor
-from tailrace.services.cli.execution.submitted_job import Outcome, SubmittedJob
+from tailrace.services.cli.execution.submitted_job import JobOutcome, SubmittedJob
 from tailrace.services.client import Client, Incident, OutputRecord, read_output
 from tailrace.services.configuration import Configuration
 from tailrace.services.log.topics import create_topics
@@ -55,14 +55,14 @@ class Listener:
 
     def said(self, line: str) -> None: ...
 
-    def accepted(self, job: Outcome) -> None: ...
+    def accepted(self, job: JobOutcome) -> None: ...
 
     def befell(self, incident: Incident) -> None:
         self.incidents.append(incident)
 
     def printed(self, record: OutputRecord) -> None: ...
 
-    def ended(self, job: Outcome) -> None: ...
+    def ended(self, job: JobOutcome) -> None: ...
 
 
 class RealCluster:
@@ -129,7 +129,7 @@ class RealCluster:
 
     def wait(self, job: SubmittedJob, there: Callable[[], bool]) -> None:
         """Until what a job without end is to give is there."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not there():
             assert not job.outcome.over, (job.outcome, self._listener.incidents)
             assert time.monotonic() < deadline, self._listener.incidents
@@ -166,7 +166,7 @@ def start(cluster: RealCluster, name: str, parallelism: int, folder: Path) -> Su
 
 def graph_of(command: Sequence[str], parallelism: int = 1) -> JobGraph:
     """What `tailrace run` submits for a command line."""
-    parsed = Loaded()["run"].make_context("run", list(command)).params
+    parsed = LazyCommands()["run"].make_context("run", list(command)).params
     assert (parsed["output"], parsed["parallelism"]) == (Format.TEXT, None)
     return build_file(parsed["program"], list(parsed["arguments"]), parallelism)
 

@@ -19,7 +19,7 @@ from tailrace.schemas.types import ExecutionState
 
 from ..fault_injection.consumer_group_lag import describe
 from ..fault_injection.jobs import Shape
-from ..fault_injection.processes import TorturedCluster
+from ..fault_injection.processes import FaultInjectionCluster
 from ..fault_injection.running_job import RunningJob
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
@@ -28,7 +28,7 @@ SHAPE = Shape(records=60_000, rate=4_000)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultInjectionCluster]:
     values = {
         "home": str(tmp_path_factory.mktemp("failover") / "home"),
         "taskmanager.numberOfTaskSlots": "2",
@@ -36,11 +36,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluste
         "taskmanager.restart-grace": "2 min",
         "resourcemanager.standalone.start-up-time": "0 s",
     }
-    with TorturedCluster(values) as cluster:
+    with FaultInjectionCluster(values) as cluster:
         yield cluster
 
 
-def a_job(cluster: TorturedCluster, shape: Shape = SHAPE) -> contextlib.closing[RunningJob]:
+def a_job(cluster: FaultInjectionCluster, shape: Shape = SHAPE) -> contextlib.closing[RunningJob]:
     """One whose tasks all run, on both TaskExecutors."""
     job = RunningJob(cluster, shape)
     job.until(job.all_run, "job that runs")
@@ -63,14 +63,14 @@ def failures(job: RunningJob) -> dict[str, str | None]:
     }
 
 
-def ended(cluster: TorturedCluster, job: RunningJob) -> None:
+def ended(cluster: FaultInjectionCluster, job: RunningJob) -> None:
     """The job finishes, with each result once."""
     job.wait_for_its_end()
     job.check()
 
 
 def test_a_task_executor_that_restarts_under_its_own_id_goes_on_with_its_tasks_without_a_failover(
-    cluster: TorturedCluster,
+    cluster: FaultInjectionCluster,
 ) -> None:
     with a_job(cluster) as job:
         job.wait_for_progress()
@@ -84,7 +84,7 @@ def test_a_task_executor_that_restarts_under_its_own_id_goes_on_with_its_tasks_w
         assert not job.heard(TaskExecutorLost)
 
 
-def test_a_task_that_dies_starts_again_alone_and_its_reason_is_kept(cluster: TorturedCluster) -> None:
+def test_a_task_that_dies_starts_again_alone_and_its_reason_is_kept(cluster: FaultInjectionCluster) -> None:
     with a_job(cluster) as job:
         job.wait_for_progress()
         before, earlier = current(job), failures(job)
@@ -100,7 +100,7 @@ def test_a_task_that_dies_starts_again_alone_and_its_reason_is_kept(cluster: Tor
 
 
 def test_only_what_was_lost_with_a_task_executor_starts_again_and_elsewhere(
-    cluster: TorturedCluster,
+    cluster: FaultInjectionCluster,
 ) -> None:
     with a_job(cluster) as job:
         job.wait_for_progress()
@@ -122,7 +122,7 @@ def subtasks(attempts: Iterable[SubmitTask]) -> list[tuple[str, int]]:
     return sorted((each.vertex_id, each.subtask_index) for each in attempts)
 
 
-def lags(cluster: TorturedCluster, job: RunningJob) -> dict[str, int]:
+def lags(cluster: FaultInjectionCluster, job: RunningJob) -> dict[str, int]:
     """Group of this job -> messages that it has yet to read."""
     found: dict[str, int] = {}
     for lag in describe(cluster.bootstrap_servers):
@@ -132,7 +132,7 @@ def lags(cluster: TorturedCluster, job: RunningJob) -> dict[str, int]:
     return found
 
 
-def test_the_lag_of_every_subtask_is_read_with_kafkas_own_tool(cluster: TorturedCluster) -> None:
+def test_the_lag_of_every_subtask_is_read_with_kafkas_own_tool(cluster: FaultInjectionCluster) -> None:
     with a_job(cluster, Shape(records=200_000, rate=4_000)) as job:
         job.wait_for_progress()
         readers = {edge.target_vertex_id for edge in job.graph.edges}

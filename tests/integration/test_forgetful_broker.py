@@ -19,8 +19,8 @@ from tailrace.infra.kafka import EmbeddedKafka
 
 from ..fault_injection import result_topics
 from ..fault_injection.jobs import Shape
-from ..fault_injection.standalone_attempt import Lone
-from ..fault_injection.standalone_job import COUNT, SOURCE, LoneJob
+from ..fault_injection.standalone_attempt import StandaloneAttempts
+from ..fault_injection.standalone_job import COUNT, SOURCE, StandaloneJob
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]
 
@@ -34,12 +34,12 @@ SHAPE = Shape(records=3_000, keys=4, parallelism=1, rate=200)
 
 
 def test_results_are_exact_whatever_the_group_coordinator_answers_after_a_kill(tmp_path: Path) -> None:
-    with EmbeddedKafka() as kafka, Lone(tmp_path) as lone:
+    with EmbeddedKafka() as kafka, StandaloneAttempts(tmp_path) as lone:
         result_topics.make_exactly(kafka.bootstrap_servers, {"filled": 1})
         in_parallel([partial(fill, kafka.bootstrap_servers, n) for n in range(PARTITIONS)])
         kills = 0
         while kills < KILLS:
-            jobs = [LoneJob(lone, kafka.bootstrap_servers, SHAPE) for _ in range(AT_A_TIME)]
+            jobs = [StandaloneJob(lone, kafka.bootstrap_servers, SHAPE) for _ in range(AT_A_TIME)]
             running = [
                 threading.Thread(target=keep_running, args=(job, vertex))
                 for job in jobs
@@ -57,7 +57,7 @@ def test_results_are_exact_whatever_the_group_coordinator_answers_after_a_kill(t
             assert [job.wrong() for job in jobs] == [""] * AT_A_TIME, f"after {kills} kills"
 
 
-def keep_running(job: LoneJob, vertex: int) -> None:
+def keep_running(job: StandaloneJob, vertex: int) -> None:
     """Attempt after attempt, until one finishes."""
     told = [""]
     while told[-1:] != ["Finished"]:

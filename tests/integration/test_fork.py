@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.job_master import UpdateTaskExecutionState
@@ -22,7 +22,7 @@ from tailrace.services.log.factory import create_admin_client
 from tailrace.services.snapshots.builder import all_roles
 
 from ..services.simulated_cluster.cluster import graph
-from ..services.simulation.what_if.history_builder import MemoryHistory, Studio, write
+from ..services.simulation.what_if.history_builder import HistoryBuilder, MemoryHistory, write
 from .test_cluster import Cluster, alive
 
 pytestmark = pytest.mark.timeout(240)
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(240)
 
 def history() -> MemoryHistory:
     """Two TaskExecutors; j1 has finished, j2 runs with checkpoints that are not ours to delete, j3 waits for a slot."""
-    studio = Studio(
+    studio = HistoryBuilder(
         {
             "execution.checkpointing.interval": "2 s",
             "slot.request.timeout": "10 min",
@@ -83,7 +83,7 @@ def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
 def test_what_ran_at_the_place_runs_on(forked: tuple[Cluster, MemoryHistory]) -> None:
     cluster, begun = forked
     assert cluster.record.cluster_id == "trial"
-    end, running = time.monotonic() + PATIENCE_S, 0
+    end, running = time.monotonic() + TIMEOUT_S, 0
     while running < 6 and time.monotonic() < end:
         _, entries = cluster.story()
         running = sum(
@@ -104,20 +104,20 @@ def test_it_takes_requests_and_tells_more_than_the_history_did(forked: tuple[Clu
     with Client(cluster.configuration) as client, client.conversation() as conversation:
         job_id = client.submit(graph(1))
         conversation.follow(job_id)
-        conversation.accepted_at(job_id, PATIENCE_S)
+        conversation.accepted_at(job_id, TIMEOUT_S)
     cluster.ok("cancel", "j2")
     found = listed(cluster)
     assert found["j2"]["status"] in ("CANCELLING", "CANCELED")
     assert job_id in found
     # With the slots of j2 both others run.
-    eventually(
+    wait_until(
         lambda: {listed(cluster)[each]["status"] for each in ("j3", job_id)} == {"RUNNING"}, "both RUNNING"
     )
 
 
 def test_nothing_of_what_the_history_tells_is_touched(forked: tuple[Cluster, MemoryHistory]) -> None:
     cluster, _ = forked
-    topics = create_admin_client(cluster.configuration).list_topics(timeout=PATIENCE_S).topics
+    topics = create_admin_client(cluster.configuration).list_topics(timeout=TIMEOUT_S).topics
     assert not [each for each in topics if ".job." in each]
     # memory:// would have failed in a real shell.
     log = "".join(path.read_text() for path in (cluster.home / "log").glob("*.log"))

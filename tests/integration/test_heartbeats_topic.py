@@ -9,7 +9,7 @@ from typing import Protocol
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import task_executor
@@ -71,7 +71,7 @@ def recipients(records: Sequence[Record]) -> list[str]:
 
 
 def read(topic: HeartbeatTopic, count: int) -> list[Record]:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     found: list[Record] = []
     while len(found) < count:
         assert time.monotonic() < deadline, found
@@ -84,7 +84,7 @@ def test_each_side_reads_what_the_other_wrote_since_it_came(ends: Ends) -> None:
     master.send(beats("*"))
     assert not master.interrupted()
     before = ends(TASK_EXECUTORS)
-    eventually(lambda: before.end() == 1, "arrival of what was sent before")
+    wait_until(lambda: before.end() == 1, "arrival of what was sent before")
     worker = ends(TASK_EXECUTORS)
     master.send(beats("task_executor/a", "task_executor/b"))
     worker.send(beats("resource_manager", sender="task_executor/a"))
@@ -105,7 +105,7 @@ def test_what_is_for_others_is_passed_over_and_counts_as_seen(ends: Ends) -> Non
         assert worker.poll(0.1) == []
         return worker.position == worker.end()
 
-    eventually(over, "end of the topic")
+    wait_until(over, "end of the topic")
     assert worker.position == 4
 
 
@@ -141,7 +141,7 @@ def test_a_kafka_that_goes_away_is_an_interruption_until_it_is_back(cluster_id: 
             assert not master.interrupted()
             kafka.kill()
             master.send(beats("*"))
-            eventually(master.interrupted)
+            wait_until(master.interrupted)
             with pytest.raises(LogUnavailable):
                 worker.end()
             kafka.start()
@@ -150,9 +150,9 @@ def test_a_kafka_that_goes_away_is_an_interruption_until_it_is_back(cluster_id: 
                 master.send(beats("*"))
                 return bool(worker.poll(0.2))
 
-            eventually(heard)
+            wait_until(heard)
             assert worker.end() >= worker.position
-            eventually(lambda: not master.interrupted())
+            wait_until(lambda: not master.interrupted())
         finally:
             master.close()
             worker.close()

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Record
@@ -25,10 +25,10 @@ from tailrace.services.core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER
 from tailrace.services.log.topics import log_topic
 
 from ..high_availability.cluster import HaCluster
-from ..high_availability.fault_actions import strike
+from ..high_availability.fault_actions import inject_random_fault
 from ..high_availability.job_graphs import AT_ONCE, graph
-from ..high_availability.leader_history import Reign
-from ..high_availability.network_links import word
+from ..high_availability.leader_history import LeaderTerm
+from ..high_availability.network_links import unsigned_word
 from ..high_availability.transcript import name_of, transcript
 from ..log_checker import check, dump
 from ..log_checker.log_reader import read_topic
@@ -63,7 +63,7 @@ def cluster(the_cluster: HaCluster, request: pytest.FixtureRequest) -> Iterator[
     print(f"{request.node.name}: {time.monotonic() - begun:.1f} s, {len(reigns)} claims")
 
 
-def told(cluster: HaCluster, since: float, reign: Reign) -> None:
+def told(cluster: HaCluster, since: float, reign: LeaderTerm) -> None:
     """For people: when the next leader spoke."""
     story = cluster.story
     story.until(lambda: story.first_word(reign), "word of the next leader")
@@ -100,13 +100,13 @@ def test_the_leader_is_killed(cluster: HaCluster) -> None:
 def test_a_leader_that_is_asked_to_end_hands_over_though_it_builds_a_program(cluster: HaCluster) -> None:
     reign, leader = cluster.reign, cluster.leader
     program = cluster.submit_program(lasts_s=BUILD_S)
-    eventually(leader.builds, "the build")
+    wait_until(leader.builds, "the build")
     asked = time.time()
     leader.ask_to_end()
     following = cluster.elected_after(reign)
     told(cluster, asked, following)
     assert following.time - asked < BUILD_S / 2, "the build was waited for"
-    eventually(lambda: not leader.is_running(), "the end of its process")
+    wait_until(lambda: not leader.is_running(), "the end of its process")
     cluster.ends(program)
 
 
@@ -150,7 +150,7 @@ def test_what_an_old_leader_still_says_is_in_the_log_and_nobody_heeds_it(
     cluster.runs(lasting)
     # A master waits for what it has said before it decides anew: nothing that it says until then is kept back.
     job_master = address(JOB_MASTER, lasting)
-    leader.network.kafka.hold(job_master.encode(), word(job_master, reign.epoch, RESOURCE_MANAGER))
+    leader.network.kafka.hold(job_master.encode(), unsigned_word(job_master, reign.epoch, RESOURCE_MANAGER))
     begin = story.catch_up()
     cluster.workers.finish(lasting)
     assert leader.network.kafka.held.wait(60)
@@ -339,7 +339,7 @@ def test_whatever_happens_to_masters(cluster: HaCluster) -> None:
             undo = []
             for _ in range(draw.choice([1, 2])):
                 cluster.goes_on_for(draw.uniform(0, 1))
-                what, undone = strike(cluster, draw)
+                what, undone = inject_random_fault(cluster, draw)
                 undo.append(undone)
                 print(f"{number}: {what}", flush=True)
             cluster.goes_on_for(draw.uniform(0, 2 * cluster.SESSION_S))

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka_topics import Topics
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.dispatcher import SubmitJob
@@ -22,9 +22,9 @@ from tailrace.services.configuration import load_configuration
 from tailrace.services.configuration.configuration import Setting
 from tailrace.services.history.archive.exporter import entries
 from tailrace.services.history.archive.importer import state_hash
-from tailrace.services.history.state_diff import Difference, apply
-from tailrace.services.history.state_index.index import HistoryIndex
-from tailrace.services.history.time_travel import Moment, state_at
+from tailrace.services.history.state_diff import StateDifference, apply_difference
+from tailrace.services.history.state_index.index import StateIndex
+from tailrace.services.history.time_travel import ClusterMoment, state_at
 from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import delete_topics, ensure_cluster_topics, log_topic, submissions_topic
@@ -181,9 +181,9 @@ def ends(servers: str, topic: str) -> dict[int, int]:
     """Partition -> the offset that comes next."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "looks"})
     try:
-        partitions = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
         return {
-            each: consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=PATIENCE_S)[1]
+            each: consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=TIMEOUT_S)[1]
             for each in partitions
         }
     finally:
@@ -215,7 +215,7 @@ def test_a_transactions_marker_is_a_gap_that_can_not_be_imported(
     values = [log.codec.encode(Event(each.header, each.body)) for each in records[3:5]]
     Topics(recorded.servers).write_transaction(log.topic, values, commit=True)
     # Kafka writes the marker when it has told that the transaction is committed.
-    eventually(lambda: log.end() >= 6)
+    wait_until(lambda: log.end() >= 6)
     log.append([Event(each.header, each.body) for each in records[5:9]])
     path = tmp_path / "gap.avro"
     options = ("--bootstrap-servers", recorded.servers, "--cluster-id", cluster_id)
@@ -244,7 +244,7 @@ def test_the_state_at_any_offset_is_the_same_from_marks_of_an_index(
     recorded: Recorded, tmp_path: Path
 ) -> None:
     for offset in (recorded.size - 1, 7, recorded.size // 2 + 1, 100, recorded.size - 1):
-        index = HistoryIndex(recorded.log, recorded.cluster_id, directory=tmp_path, interval=40)
+        index = StateIndex(recorded.log, recorded.cluster_id, directory=tmp_path, interval=40)
         assert state_at(recorded.log, offset, index=index) == state_at(recorded.log, offset)
         index.close()
 
@@ -255,10 +255,10 @@ def test_moments_are_printed_compared_and_looked_around_in(recorded: Recorded, r
     for offset in (first, last):
         code, told, why = run("state", "--at", offset, "-o", "json", *recorded.options)
         assert code == 0, why
-        moments.append(msgspec.json.decode(told, type=Moment))
+        moments.append(msgspec.json.decode(told, type=ClusterMoment))
         assert moments[-1] == state_at(recorded.log, offset)
     _, told, _ = run("diff", "--from", first, "--to", last, "-o", "json", *recorded.options)
-    assert apply(msgspec.json.decode(told, type=Difference), moments[0]) == moments[1]
+    assert apply_difference(msgspec.json.decode(told, type=StateDifference), moments[0]) == moments[1]
     code, told, _ = run(
         "shell", "--at", first, "-c", f"cat offset; at {last}; cat state_hash", *recorded.options
     )
@@ -273,7 +273,7 @@ def test_the_index_of_a_topic_that_was_deleted_and_made_anew_is_not_taken_for_th
     for told in (some, [*some[:30], *some[31:]]):
         log = log_of(kafka.bootstrap_servers, "again")
         log.append(told)
-        index = HistoryIndex(log, "again", directory=tmp_path, interval=20)
+        index = StateIndex(log, "again", directory=tmp_path, interval=20)
         assert state_at(log, index=index) == state_at(log)
         index.close()
         log.close()

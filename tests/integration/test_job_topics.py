@@ -6,7 +6,7 @@ import queue
 
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 from graphs import edge, job_graph, operator, source, vertex
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.operators import OperatorKind
@@ -60,8 +60,8 @@ def test_only_topics_of_jobs_that_have_ended_go(kafka: EmbeddedKafka, cluster_id
         found.update(cleaner.clean_up())
         return found == gone
 
-    eventually(has_seen_all)
-    eventually(
+    wait_until(has_seen_all)
+    wait_until(
         lambda: (
             {name for name in admin.list_topics(timeout=5).topics if name.startswith(cluster_id)}
             == there - gone
@@ -83,7 +83,7 @@ def test_a_job_s_topic_that_somebody_made_anew_gets_its_partitions(
     shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
     try:
         shell.perform("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
-        assert said.get(timeout=PATIENCE_S).body == ChannelsCreated(job_id="j")
+        assert said.get(timeout=TIMEOUT_S).body == ChannelsCreated(job_id="j")
     finally:
         shell.close()
     expected = {**wanted, many: 5}
@@ -92,7 +92,7 @@ def test_a_job_s_topic_that_somebody_made_anew_gets_its_partitions(
         described = describe_topics(admin, wanted)
         return {name: each.partitions for name, each in described.items() if each is not None} == expected
 
-    eventually(has_all_partitions)
+    wait_until(has_all_partitions)
 
 
 def test_kafka_deletes_what_a_running_job_printed_long_ago(kafka: EmbeddedKafka, cluster_id: str) -> None:
@@ -102,7 +102,7 @@ def test_kafka_deletes_what_a_running_job_printed_long_ago(kafka: EmbeddedKafka,
     shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
     try:
         shell.perform("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
-        assert said.get(timeout=PATIENCE_S).body == ChannelsCreated(job_id="j")
+        assert said.get(timeout=TIMEOUT_S).body == ChannelsCreated(job_id="j")
     finally:
         shell.close()
     wanted = topics(cluster_id, "j", graph)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import fastavro
 import pytest
 from kafka_topics import Topics
-from polling import eventually
+from polling import wait_until
 from runtime_jobs import Job
 
 from tailrace import StreamExecutionEnvironment
@@ -152,7 +152,7 @@ def test_a_job_begins_where_it_is_told_to(
     job.reports.wait(attempts, ExecutionState.RUNNING)
     on_kafka.write(source, texts(5, 10))
     assert on_kafka.read(sink, 15 - first, beyond_s=0.3) == texts(15 - first, first)
-    eventually(lambda: on_kafka.committed(group, source) == 15)
+    wait_until(lambda: on_kafka.committed(group, source) == 15)
 
 
 def test_a_backlog_then_live_records_through_a_killed_stream_task(
@@ -188,7 +188,7 @@ def test_a_backlog_then_live_records_through_a_killed_stream_task(
     writer.start()
     try:
         on_kafka.read(sink, 3 * backlog + 500)
-        eventually(lambda: "is read on in real-time mode" in caplog.text)
+        wait_until(lambda: "is read on in real-time mode" in caplog.text)
         os.kill(runtime.process_ids()[again[0]], signal.SIGKILL)
         job.reports.wait(again, ExecutionState.FAILED)
         job.reports.wait(job.deploy(0, [1], 2), ExecutionState.RUNNING)
@@ -266,7 +266,7 @@ def test_what_functions_log_says_of_which_task_it_is_and_an_error_at_which_recor
         return "".join(each.read_text() for each in tmp_path.glob("*.log"))
 
     # What comes with the record that fails is not committed, and reaches no other task.
-    eventually(lambda: "has 0.14" in logged(), "a line of the keyed function")
+    wait_until(lambda: "has 0.14" in logged(), "a line of the keyed function")
     on_kafka.write(source, [b"0"])
     job.reports.wait(attempts[:1], ExecutionState.FAILED)
     failure = job.reports.failure_of(attempts[0]) or ""

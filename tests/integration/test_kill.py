@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
@@ -52,7 +52,7 @@ class Conversation:
         self, body: type[Any] | tuple[type[Any], ...], what: Callable[[Any], bool] = lambda _: True
     ) -> Record:
         """The next event of a kind."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             while self._unread:
                 record = self._unread.pop(0)
@@ -61,7 +61,7 @@ class Conversation:
                     return record
             self._unread += self._tail.poll(0.5)
         names = [f"{each.offset} {each.body.AVRO_NAME.partition('.')[2]}" for each in self.read[-20:]]
-        raise AssertionError(f"no {body} within {PATIENCE_S:g} s after {names}")
+        raise AssertionError(f"no {body} within {TIMEOUT_S:g} s after {names}")
 
     def until_silent(self, seconds: float = 2.0) -> None:
         """Reads on until nothing has been said for a while."""
@@ -241,7 +241,7 @@ def test_a_task_executor_is_killed_while_a_job_is_cancelled(
     said.until(job_master.CancelJob, of(job_id))
     kill(cluster, victim)
     assert ends(said, job_id) is JobStatus.CANCELED
-    cancel.communicate(timeout=PATIENCE_S)
+    cancel.communicate(timeout=TIMEOUT_S)
     bring_back(cluster)
 
 
@@ -280,7 +280,7 @@ def test_the_jobmanager_is_killed_while_a_job_is_cancelled(
     kill(cluster, JOBMANAGER)
     bring_back(cluster)
     assert ends(said, job_id) is JobStatus.CANCELED
-    cancel.communicate(timeout=PATIENCE_S)
+    cancel.communicate(timeout=TIMEOUT_S)
 
 
 @pytest.mark.soak

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.cli.exit_codes import ExitCode
@@ -100,12 +100,12 @@ def test_of_three_masters_one_leads_and_when_it_is_killed_another(home: Home) ->
     first = home.leader()
     assert first is not None
     os.kill(home.pid(first), signal.SIGKILL)
-    eventually(lambda: home.leader() not in (None, first))
+    wait_until(lambda: home.leader() not in (None, first))
     second = home.leader()
 
     with home.popen("jobmanager") as joined:
         address = f":{joined.pid}"
-        eventually(lambda: any(each["address"].endswith(address) for each in home.status()["masters"]))
+        wait_until(lambda: any(each["address"].endswith(address) for each in home.status()["masters"]))
         assert home.leader() == second, "who joins stands by"
 
         assert f"{first} stands by" in home.start()
@@ -124,7 +124,7 @@ def test_of_three_masters_one_leads_and_when_it_is_killed_another(home: Home) ->
         )
         assert "SIGTERM" not in said
         # It belongs to the cluster, wherever it was started.
-        joined.communicate(timeout=PATIENCE_S)
+        joined.communicate(timeout=TIMEOUT_S)
         assert joined.returncode == 0
     assert not any(each.is_running() for each in everything)
 
@@ -160,10 +160,10 @@ def test_whom_nobody_elects_is_refused_beside_elected_ones_and_until_it_is_told_
     assert home.run(*unelected).returncode == ExitCode.USAGE
     with home.popen(*unelected, "-D", "high-availability.abandon-election=true") as alone:
         try:
-            eventually(lambda: str(home.status()["leader"]).endswith(f":{alone.pid}"))
+            wait_until(lambda: str(home.status()["leader"]).endswith(f":{alone.pid}"))
         finally:
             alone.terminate()
-        alone.communicate(timeout=PATIENCE_S)
+        alone.communicate(timeout=TIMEOUT_S)
         assert alone.returncode == 0
 
 

@@ -11,7 +11,7 @@ from tailrace.schemas.everyone import LeaderElected, TaskExecutorLost
 from tailrace.services.core.role import DISPATCHER, JOB_MASTER, address
 
 from ..fault_injection.jobs import Shape
-from ..fault_injection.processes import TorturedCluster
+from ..fault_injection.processes import FaultInjectionCluster
 from ..fault_injection.running_job import RunningJob
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(400)]
@@ -20,7 +20,7 @@ SHAPE = Shape(records=60_000, rate=3_000)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultInjectionCluster]:
     values = {
         "home": str(tmp_path_factory.mktemp("masters") / "home"),
         "taskmanager.numberOfTaskSlots": "2",
@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluste
         "high-availability.zookeeper.client.session-timeout": "3 s",
         "execution.checkpointing.interval": "1 s",
     }
-    with TorturedCluster(values, taskexecutors=1, masters=3) as cluster:
+    with FaultInjectionCluster(values, taskexecutors=1, masters=3) as cluster:
         yield cluster
 
 
@@ -38,7 +38,7 @@ def leader(job: RunningJob, role: str) -> str | None:
     return claims[-1] if claims else None
 
 
-def test_no_task_is_restarted_whichever_master_dies(cluster: TorturedCluster) -> None:
+def test_no_task_is_restarted_whichever_master_dies(cluster: FaultInjectionCluster) -> None:
     with contextlib.closing(RunningJob(cluster, SHAPE)) as job:
         job.until(job.all_run, "job that runs")
         before = set(job.attempts())

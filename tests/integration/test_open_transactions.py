@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.services.cli import main
@@ -44,7 +44,7 @@ def test_a_transaction_that_hangs_is_found_and_can_be_ended(
     monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", servers)
     monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
     assert main(shlex.split(abort_command(topic, 0, 1))[1:]) == 0
-    eventually(lambda: transactions.check(1) == [], "the transaction is aborted")
+    wait_until(lambda: transactions.check(1) == [], "the transaction is aborted")
 
 
 def test_a_producer_that_commits_again_and_again_is_none(kafka: EmbeddedKafka, cluster_id: str) -> None:

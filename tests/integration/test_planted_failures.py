@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.services.log.cluster_topics import create_cluster_topics
@@ -71,7 +71,7 @@ def test_a_jobmanager_whose_thread_fails_ends_and_names_it(
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert ended.returncode != 0

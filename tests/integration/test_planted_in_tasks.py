@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from kafka_topics import Topics
-from polling import eventually
+from polling import wait_until
 
 from tailrace.services.resource_manager.drivers.local_process import worker_records
 
@@ -78,7 +78,7 @@ class Plants:
 
     def wait(self, thread: str) -> int:
         """The process that has the failure."""
-        (found,) = eventually(
+        (found,) = wait_until(
             lambda: list(self.directory.glob(f"planted.{thread}.*")), f"the end of {thread!r}"
         )
         found.unlink()
@@ -132,7 +132,7 @@ def feed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         goes_on(feed)
         yield feed
         feed.end()
-        eventually(lambda: len(feed.counts) >= feed.sent, "the rest of the output")
+        wait_until(lambda: len(feed.counts) >= feed.sent, "the rest of the output")
         assert Counter(feed.counts) == feed.expected
     finally:
         feed.end()
@@ -141,7 +141,7 @@ def feed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def goes_on(feed: Feed) -> None:
     """Waits until the job has given more than what it can have given before."""
     before = feed.sent
-    eventually(lambda: len(feed.counts) > before, "output")
+    wait_until(lambda: len(feed.counts) > before, "output")
 
 
 def logs(cluster: Cluster) -> str:
@@ -152,7 +152,7 @@ def fails(cluster: Cluster, plants: Plants, thread: str) -> None:
     """Waits for the failure that was asked for, and for the end of the process that has it."""
     pid = plants.wait(thread)
     named = f"of process {pid} has ended by Planted: by a test"
-    eventually(lambda: not psutil.pid_exists(pid), f"the end of process {pid}")
+    wait_until(lambda: not psutil.pid_exists(pid), f"the end of process {pid}")
     (line, *_) = [each for each in logs(cluster).splitlines() if named in each]
     assert f"the thread '{thread}" in line
     assert "the process ends" in line

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.services.cli.exit_codes import ExitCode
 
@@ -249,7 +249,7 @@ def test_show_tells_where_a_job_runs_and_what_its_functions_count(cluster: Clust
         measured = any(name.endswith(".seen") for each in shown["subtasks"] for name in each["metrics"])
         return shown if measured and shown["accumulators"].get("all") else {}
 
-    shown = eventually(counted, "counters of a job that runs")
+    shown = wait_until(counted, "counters of a job that runs")
     assert shown["job_id"] == job_id
     assert {each["resource_id"] for each in shown["subtasks"]} <= {"taskexecutor-1", "taskexecutor-2"}
     assert any(each["metrics"].get("numRecordsIn", 0) > 0 for each in shown["subtasks"])
@@ -267,7 +267,7 @@ def test_sigterm_says_what_becomes_of_the_job(cluster: Cluster, folder: Path) ->
         read(attached.stdout, "readline")
         attached.send_signal(signal.SIGTERM)
         err = read(attached.stderr, "read")
-        assert attached.wait(PATIENCE_S) == ExitCode.TERMINATED
+        assert attached.wait(TIMEOUT_S) == ExitCode.TERMINATED
     assert "Traceback" not in err
     assert "runs on, and the program does not wait for it" in err
     cluster.ok("cancel", "counts")
@@ -339,7 +339,7 @@ def test_two_jobs_in_one_task_executor_see_their_own_modules_and_packages(
                 process.send_signal(signal.SIGINT)
         for name, process in running.items():
             told[name] += read(process.stdout, "read").splitlines()
-            assert process.wait(PATIENCE_S) == ExitCode.INTERRUPTED, read(process.stderr, "read")
+            assert process.wait(TIMEOUT_S) == ExitCode.INTERRUPTED, read(process.stderr, "read")
     for name, rate in rates.items():
         *records, last = map(json.loads, told[name])
         expected = [name, rate, f"services of {name}", f"schemas of {name}", f"words of {name}", []]

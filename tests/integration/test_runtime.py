@@ -17,7 +17,7 @@ import msgspec
 import psutil
 import pytest
 from kafka_topics import Topics
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 from runtime_jobs import Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -38,7 +38,7 @@ class TextServer:
         self.port: int = self._listener.getsockname()[1]
 
     def accept(self) -> socket.socket:
-        self._listener.settimeout(PATIENCE_S)
+        self._listener.settimeout(TIMEOUT_S)
         return self._listener.accept()[0]
 
     def close(self) -> None:
@@ -217,7 +217,7 @@ def test_an_error_in_user_code_fails_the_task_with_its_type_message_and_line(
 
 
 def _first_failure(job: Job, attempts: list[str]) -> str:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         for attempt in attempts:
             if ExecutionState.FAILED in job.reports.of(attempt):
@@ -242,7 +242,7 @@ def test_nothing_is_lost_or_repeated_when_spark_ends_a_real_time_batch(
     job.reports.wait(attempts, ExecutionState.RUNNING)
     sent: list[str] = []
     with server.accept() as connection:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while len(ended()) < 2 or min(ended()) < 2:
             assert time.monotonic() < deadline, f"batches that have ended, by query: {ended()}"
             sent += WORDS[:1000]
@@ -308,7 +308,7 @@ def test_nothing_outlives_a_task_executor_that_is_killed(kafka: EmbeddedKafka, t
             assert {"java"} <= {child.name() for child in children}
         finally:
             executor.kill()
-    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
+    _, alive = psutil.wait_procs(children, timeout=TIMEOUT_S)
     for orphan in alive:
         orphan.kill()
     assert not alive

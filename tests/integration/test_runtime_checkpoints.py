@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from kafka_topics import Topics
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 from runtime_jobs import Job
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -35,7 +35,7 @@ from tailrace.pipelines.checkpoint.metadata import (
     write_metadata,
 )
 from tailrace.pipelines.graph.physical_plan import changelog_topic, keeps_state
-from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import (
@@ -139,7 +139,7 @@ class Coordinator:
             full=savepoint,
             stops=stops,
         )
-        checkpoint = Checkpoint(checkpoint_id=self.number, timestamp=0, options=options)
+        checkpoint = CheckpointTrigger(checkpoint_id=self.number, timestamp=0, options=options)
         sources = [each for each in attempts if each.split("-")[1] == "0"]
         self.job.runtime.trigger_checkpoint(sources, checkpoint)
         return self.number
@@ -189,7 +189,7 @@ def last_counts(on_kafka: Topics, sink: str, total: Counter[str]) -> dict[str, i
         return found == dict(total)
 
     try:
-        eventually(there)
+        wait_until(there)
     except AssertionError:
         assert found == dict(total)
     return found
@@ -206,7 +206,7 @@ def await_trimmed_changelogs(on_kafka: Topics, job: Job, attempts: Sequence[str]
             wanted[topic, int(subtask)] = job.reports.parts[attempt, number][0].changelog_offset
     assert wanted, "some vertex keeps state"
     assert min(wanted.values()) > 0
-    eventually(lambda: all(on_kafka.first_offset(*place) >= offset for place, offset in wanted.items()))
+    wait_until(lambda: all(on_kafka.first_offset(*place) >= offset for place, offset in wanted.items()))
 
 
 Start = Callable[[JobGraph], Job]
@@ -309,10 +309,10 @@ def test_a_changelog_that_is_gone_is_lost_progress(
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     gone = changelog_topic(job.cluster, job.id, job.graph.vertices[-1].vertex_id)
     for deleted in admin.delete_topics([gone]).values():
-        deleted.result(PATIENCE_S)
+        deleted.result(TIMEOUT_S)
     if made_anew:
         for made in admin.create_topics([NewTopic(gone, 1, 1)]).values():
-            made.result(PATIENCE_S)
+            made.result(TIMEOUT_S)
     (new,) = job.deploy(len(job.graph.vertices) - 1, [0], 1)
     job.reports.wait([new], ExecutionState.FAILED)
     assert new in job.reports.lost
@@ -334,7 +334,7 @@ def test_a_channel_that_is_gone_is_lost_progress_of_who_writes_to_it(
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     gone = channel_topic(job.cluster, job.id, job.graph.edges[0].data_set_id)
     for deleted in admin.delete_topics([gone]).values():
-        deleted.result(PATIENCE_S)
+        deleted.result(TIMEOUT_S)
     on_kafka.write(source, [b"7"] * 100)
     job.reports.wait([attempts[0]], ExecutionState.FAILED)
     assert attempts[0] in job.reports.lost

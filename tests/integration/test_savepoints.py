@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from tailrace.services.cli.exit_codes import ExitCode
 
@@ -98,7 +98,7 @@ def last_of(cluster: Cluster, job_id: str) -> dict[str, object]:
         told = cluster.ok("checkpoints", job_id, "-o", "json").stdout.splitlines()
         return [each for each in map(json.loads, told) if each["status"] == "COMPLETED"]
 
-    return eventually(complete, "completed checkpoint")[-1]
+    return wait_until(complete, "completed checkpoint")[-1]
 
 
 @pytest.fixture(scope="module")
@@ -186,10 +186,10 @@ def test_a_job_that_hangs_is_stopped_by_force_and_goes_on_from_its_last_checkpoi
     job_id = cluster.ok("run", *options, "hangs.py", str(tmp_path)).stdout.strip()
     last_of(cluster, job_id)
     (tmp_path / "hang").touch()
-    eventually((tmp_path / "hangs").exists, "the function that hangs")
+    wait_until((tmp_path / "hangs").exists, "the function that hangs")
     with cluster.popen("stop", job_id) as stopping:
         assert stopping.stderr is not None
-        eventually(lambda: "stop --force" in stopping.stderr.readline(), "offer of --force")
+        wait_until(lambda: "stop --force" in stopping.stderr.readline(), "offer of --force")
         stopping.kill()
     done = cluster.ok("stop", "--force", job_id)
     assert f"job {job_id} is CANCELED" in done.stderr

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -36,10 +36,10 @@ from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.factory import open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import submissions_topic
-from tailrace.services.processes.snapshot_subprocess import ByChild
-from tailrace.services.snapshots.builder import Taken, all_roles, take
-from tailrace.services.snapshots.recovery import restore
-from tailrace.services.snapshots.state_hash import StateHasher, whole
+from tailrace.services.processes.snapshot_subprocess import SubprocessSnapshotBuilder
+from tailrace.services.snapshots.builder import SnapshotInfo, all_roles, create_snapshot
+from tailrace.services.snapshots.recovery import restore_newest
+from tailrace.services.snapshots.state_hash import StateHasher, hash_all
 from tailrace.services.snapshots.store import SnapshotStore
 
 from ..services.snapshots.simulated_logs import LONG, history
@@ -81,12 +81,12 @@ class Cluster:
         """The hash of what a process comes to; the offset that it began with; what it warned of."""
         replica = all_roles()
         with capture_logs() as said:
-            header = restore(replica, self.log, self.store)
+            header = restore_newest(replica, self.log, self.store)
         for batch in read_to_end(self.log, replica.offset + 1):
             for record in batch:
                 replica.apply(record)
         begun = -1 if header is None else header.offset
-        return whole(StateHasher(replica).hashes()), begun, [str(each.get("reason")) for each in said]
+        return hash_all(StateHasher(replica).hashes()), begun, [str(each.get("reason")) for each in said]
 
     def truncate(self, first: int) -> None:
         partition = TopicPartition(self.log.topic, 0, first)
@@ -121,7 +121,7 @@ class Cluster:
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Raises AssertionError with the jobmanager's log."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         pause = threading.Event()
         while not condition():
             log = self.home / "jobmanager.log"
@@ -148,7 +148,7 @@ def test_a_start_from_snapshot_and_tail_comes_to_the_same_as_one_from_the_start(
     from_start, begun, _ = cluster.started()
     assert begun == -1
     for until in (end // 3, end - 7):
-        take(cluster.log, cluster.store, until)
+        create_snapshot(cluster.log, cluster.store, until)
     assert cluster.started() == (from_start, end - 8, [])
     cluster.tear(end - 8)
     found, begun, told = cluster.started()
@@ -160,10 +160,10 @@ def test_the_head_of_the_log_may_be_deleted_up_to_a_snapshot_and_no_further(clus
     cluster.talk()
     end = cluster.log.end()
     from_start, _, _ = cluster.started()
-    take(cluster.log, cluster.store, end - 20)
+    create_snapshot(cluster.log, cluster.store, end - 20)
     cluster.truncate(end - 20)
     assert cluster.started() == (from_start, end - 21, [])
-    taken = take(cluster.log, cluster.store)
+    taken = create_snapshot(cluster.log, cluster.store)
     assert taken is not None
     assert (taken.offset, taken.state_hash) == (end - 1, from_start)
     cluster.tear(end - 1)
@@ -176,8 +176,8 @@ def test_the_head_of_the_log_may_be_deleted_up_to_a_snapshot_and_no_further(clus
 def test_a_child_process_takes_it_up_to_the_end_that_it_was_told(cluster: Cluster) -> None:
     cluster.talk()
     end = cluster.log.end() - 5
-    taken = ByChild(cluster.configuration, threading.Event())(end)
-    assert isinstance(taken, Taken)
+    taken = SubprocessSnapshotBuilder(cluster.configuration, threading.Event())(end)
+    assert isinstance(taken, SnapshotInfo)
     assert taken.offset == end - 1
     assert taken.state_hash == state_at(cluster.log, end - 1).state_hash
     assert Path(taken.uri).stat().st_size == taken.size

@@ -13,21 +13,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sql_questions import Log, Questions, Refused, questions
-from terminal_prompt import Prompt
+from sql_questions import QueriedLog, QueryRejected, SqlQueries, sql_queries
+from terminal_prompt import TerminalPrompt
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.history.archive.exporter import Choice
+from tailrace.services.history.archive.exporter import EventSelection
 from tailrace.services.history.sql.scan import rows
 from tailrace.services.history.sql.tables import LOG, UNREADABLE, table
 from tailrace.services.log import EventLog
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager.task_manager_slot import SlotState
 
-from ..services.history.archive.archive_files import exported, log_of, with_foreign
-from ..services.snapshots.simulated_logs import LONG, history, quiet
+from ..services.history.archive.archive_files import create_log, export_files, with_foreign
+from ..services.snapshots.simulated_logs import LONG, history, skip_output
 from .test_history import log_of as kafka_log_of
 
 pytestmark = pytest.mark.timeout(600)
@@ -39,8 +39,8 @@ SPECIAL = "all [of] it {a,b} ü%20*?.parquet"
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[Questions]:
-    with questions() as found:
+def spark() -> Iterator[SqlQueries]:
+    with sql_queries() as found:
         yield found
 
 
@@ -56,7 +56,7 @@ def files(tmp_path_factory: pytest.TempPathFactory, said: MemoryEventLog) -> dic
         kind: found / name for kind, name in (("avro", "h.avro"), ("jsonl", "h.jsonl"), ("parquet", SPECIAL))
     }
     for path in paths.values():
-        exported(said, path)
+        export_files(said, path)
     return paths
 
 
@@ -71,26 +71,26 @@ NESTED = ["dispatcher_SubmitJob", "job_master_OfferSlots", "resource_manager_Reg
 
 @pytest.mark.parametrize("kind", ["avro", "jsonl", "parquet"])
 def test_spark_reads_what_a_file_holds(
-    kind: str, files: dict[str, Path], said: MemoryEventLog, spark: Questions
+    kind: str, files: dict[str, Path], said: MemoryEventLog, spark: SqlQueries
 ) -> None:
-    log = Log(files[kind], offsets_a_task=200)
+    log = QueriedLog(files[kind], offsets_a_task=200)
     for name in (LOG, UNREADABLE, "dispatcher_ShutDownCluster", *NESTED):
         found = spark.table(log, name)
         assert found.column_names == table(name).columns.names
         assert sorted(found.to_pylist(), key=lambda row: row["offset"]) == held(said, name), name
 
 
-def test_spark_reads_what_kafka_holds(kafka: EmbeddedKafka, cluster_id: str, spark: Questions) -> None:
+def test_spark_reads_what_kafka_holds(kafka: EmbeddedKafka, cluster_id: str, spark: SqlQueries) -> None:
     live = kafka_log_of(kafka.bootstrap_servers, cluster_id)
     try:
         live.append([Event(each.header, each.body) for each in history(LONG)])
         live.append_all([b"no event", None])
         where = (("bootstrap.servers", kafka.bootstrap_servers), ("cluster.id", cluster_id))
-        log = Log(settings=where, offsets_a_task=100)
+        log = QueriedLog(settings=where, offsets_a_task=100)
         for name in (LOG, UNREADABLE, "job_master_StartJob", "task_executor_SubmitTask"):
             found = spark.table(log, name).to_pylist()
             assert sorted(found, key=lambda row: row["offset"]) == held(live, name), name
-        some = Log(settings=where, first=100, last=149)
+        some = QueriedLog(settings=where, first=100, last=149)
         assert spark.ask(some, "SELECT min(offset) a, max(offset) b, count(*) n FROM log") == [
             {"a": 100, "b": 149, "n": 50}
         ]
@@ -152,19 +152,19 @@ ANSWERS: dict[tuple[str, str], list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("example", "scenario"), ANSWERS)
 def test_an_example_answers_of_avro_and_parquet_alike(
-    example: str, scenario: str, tmp_path: Path, spark: Questions
+    example: str, scenario: str, tmp_path: Path, spark: SqlQueries
 ) -> None:
     query = (EXAMPLES / f"{example}.sql").read_text("utf-8")
-    exported(log_of(scenario), parquet := tmp_path / "h.parquet")
+    export_files(create_log(scenario), parquet := tmp_path / "h.parquet")
     assert spark.ask(GOLDEN / f"{scenario}.avro", query) == ANSWERS[example, scenario]
     assert spark.ask(parquet, query) == ANSWERS[example, scenario]
 
 
-def test_slots_are_used_as_the_resource_manager_knows(tmp_path: Path, spark: Questions) -> None:
+def test_slots_are_used_as_the_resource_manager_knows(tmp_path: Path, spark: SqlQueries) -> None:
     query = (EXAMPLES / "slot_utilisation.sql").read_text("utf-8")
-    exported(log_of(LONG), path := tmp_path / "h.parquet")
+    export_files(create_log(LONG), path := tmp_path / "h.parquet")
     told = spark.ask(path, query)
-    replica, known = quiet(), {}
+    replica, known = skip_output(), {}
     for record in history(LONG):
         replica.apply(record)
         manager = replica.states.get("resource_manager")
@@ -181,7 +181,9 @@ def test_every_example_is_tested() -> None:
     assert asked == {each.stem for each in EXAMPLES.glob("*.sql")}
 
 
-def test_what_an_older_export_lacks_is_null(files: dict[str, Path], tmp_path: Path, spark: Questions) -> None:
+def test_what_an_older_export_lacks_is_null(
+    files: dict[str, Path], tmp_path: Path, spark: SqlQueries
+) -> None:
     older = rewritten(files["parquet"], tmp_path / "older.parquet", _without)
     assert (
         spark.ask(older, "SELECT count(*) n, count(traceparent) t, count(event_id) e FROM log")[0]["t"] == 0
@@ -206,7 +208,7 @@ def _without(table: pa.Table) -> pa.Table:
 
 
 def test_what_a_later_release_said_can_be_asked(
-    files: dict[str, Path], tmp_path: Path, spark: Questions
+    files: dict[str, Path], tmp_path: Path, spark: SqlQueries
 ) -> None:
     later = rewritten(files["parquet"], tmp_path / "later.parquet", _with_more)
     assert spark.ask(later, "SELECT offset, type, target, body_time FROM task_executor_Teleport") == [
@@ -247,14 +249,14 @@ def middle_of_column(file: Path, name: str) -> int:
 
 @pytest.mark.parametrize("kind", ["avro", "jsonl", "parquet"])
 def test_damage_is_told_with_its_place(
-    kind: str, files: dict[str, Path], tmp_path: Path, spark: Questions
+    kind: str, files: dict[str, Path], tmp_path: Path, spark: SqlQueries
 ) -> None:
     data = bytearray(files[kind].read_bytes())
     # In a column that the query reads; or behind the head, which has the schemas.
     at = middle_of_column(files[kind], "type") if kind == "parquet" else len(data) - 500
     data[at] ^= 0xFF
     (path := tmp_path / f"damaged.{kind}").write_bytes(data)
-    with pytest.raises(Refused, match="damaged") as failure:
+    with pytest.raises(QueryRejected, match="damaged") as failure:
         spark.ask(
             path, "SELECT sum(length(event_id)), max(value) FROM log FULL JOIN unreadable USING (offset)"
         )
@@ -262,8 +264,8 @@ def test_damage_is_told_with_its_place(
     assert "\n" not in str(failure.value)
 
 
-def test_what_is_wrong_with_a_query_is_told_in_a_line(files: dict[str, Path], spark: Questions) -> None:
-    with pytest.raises(Refused, match="did you mean task_executor_SubmitTask"):
+def test_what_is_wrong_with_a_query_is_told_in_a_line(files: dict[str, Path], spark: SqlQueries) -> None:
+    with pytest.raises(QueryRejected, match="did you mean task_executor_SubmitTask"):
         spark.ask(files["avro"], "SELECT * FROM task_executor_SubmitTaks")
     for query, why in {
         "SELEC 1": "Syntax error at or near 'SELEC'",
@@ -271,13 +273,13 @@ def test_what_is_wrong_with_a_query_is_told_in_a_line(files: dict[str, Path], sp
         "SELECT raise_error('so be it') FROM log": "so be it",
         "SELECT 1 / (offset - offset) FROM log": "Division by zero",
     }.items():
-        with pytest.raises(Refused, match=why) as failure:
+        with pytest.raises(QueryRejected, match=why) as failure:
             spark.ask(files["avro"], query)
         assert failure.value.kind == "QueryFailed"
         assert "\n" not in str(failure.value)
 
 
-def test_views_can_be_built_on_the_tables(files: dict[str, Path], spark: Questions) -> None:
+def test_views_can_be_built_on_the_tables(files: dict[str, Path], spark: SqlQueries) -> None:
     query = """
         CREATE TEMPORARY VIEW mine AS SELECT job_id, status FROM client_JobFinished;
         SHOW VIEWS LIKE 'mine|log';
@@ -287,9 +289,9 @@ def test_views_can_be_built_on_the_tables(files: dict[str, Path], spark: Questio
         assert spark.ask(path, query.replace("mine", f"of_{path.suffix[1:]}"))[0]["n"] > 0
 
 
-def test_an_empty_log_has_empty_tables(tmp_path: Path, spark: Questions) -> None:
+def test_an_empty_log_has_empty_tables(tmp_path: Path, spark: SqlQueries) -> None:
     for name in ("empty.avro", "empty.parquet"):
-        exported(log_of_nothing(), path := tmp_path / name, Choice(0, 0))
+        export_files(log_of_nothing(), path := tmp_path / name, EventSelection(0, 0))
         assert spark.ask(path, "SELECT count(*) AS n FROM log") == [{"n": 0}]
         assert spark.ask(path, "SELECT * FROM client_JobFinished") == []
 
@@ -324,7 +326,7 @@ def command(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[
 
 
 def test_a_prompt_takes_statements_over_lines_and_goes_on_after_mistakes(files: dict[str, Path]) -> None:
-    with Prompt("sql", "--file", str(files["avro"])) as prompt:
+    with TerminalPrompt("sql", "--file", str(files["avro"])) as prompt:
         assert "h.avro, offsets 0 to " in prompt.until("sql> ", silence_s=300)
         prompt.type("SELECT count(*) AS events\n")
         prompt.until("...> ")

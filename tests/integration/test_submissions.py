@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from msgspec.structs import replace
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api.build import build
@@ -28,8 +28,8 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.dead_letters import DeadLetter
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus
-from tailrace.services.cli.exit_codes import Failure
-from tailrace.services.cli.local.duplicate_cluster_check import check_no_other, silence_s
+from tailrace.services.cli.exit_codes import CommandFailure
+from tailrace.services.cli.local.duplicate_cluster_check import check_no_other, seconds_since_last_event
 from tailrace.services.client import Client, JobRejectedError
 from tailrace.services.configuration import Configuration
 from tailrace.services.dispatcher.admission import partitions_of
@@ -171,7 +171,7 @@ class Cluster:
         return letter
 
     def _wait(self, ask: Callable[[], list[Any]], what: str) -> list[Any]:
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + TIMEOUT_S
         while not (found := ask()):
             running = self.process is not None and self.process.poll() is None
             assert running and time.monotonic() < until, (  # noqa: PT018
@@ -399,7 +399,7 @@ def test_a_jobmanager_that_is_killed_admits_each_submission_exactly_once(
         assert epochs == [1, 2, 3, 4]
         assert cluster.process is not None
         cluster.process.send_signal(signal.SIGTERM)
-        assert cluster.process.wait(PATIENCE_S) == 0
+        assert cluster.process.wait(TIMEOUT_S) == 0
     finally:
         cluster.kill()
         cluster.log.close()
@@ -420,7 +420,7 @@ def test_submissions_that_can_not_be_found_are_no_silence(kafka: EmbeddedKafka, 
 def delete(admin: AdminClient, topic: str) -> None:
     """Returns when it is gone."""
     delete_topics(admin, [topic])
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while describe_topics(admin, [topic])[topic] is not None:
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -442,7 +442,7 @@ def test_topics_that_are_created_again_lose_no_submission_and_run_none_again(
         assert cluster.ask(dispatcher.CancelJob(job_id="anew")) == 0
         cluster.answer(client.CancelJobRejected, "anew")
         (future,) = admin.create_partitions([NewPartitions(submissions, 2)]).values()
-        future.result(PATIENCE_S)
+        future.result(TIMEOUT_S)
         cluster.ask(dispatcher.CancelJob(job_id="in-another-partition"), partition=1)
         cluster.answer(client.CancelJobRejected, "in-another-partition")
         cluster.kill()
@@ -484,15 +484,16 @@ def test_an_unfit_log_and_a_second_home_are_refused_and_a_log_that_is_deleted_en
         cluster.answer(client.CancelJobRejected, "nothing")
         given = {"cluster.id": cluster_id, "bootstrap.servers": kafka.bootstrap_servers}
         cluster._wait(
-            lambda: [each for each in [silence_s(Configuration(given))] if each is not None], "a heartbeat"
+            lambda: [each for each in [seconds_since_last_event(Configuration(given))] if each is not None],
+            "a heartbeat",
         )
-        with pytest.raises(Failure, match="started from another home"):
+        with pytest.raises(CommandFailure, match="started from another home"):
             check_no_other(Configuration(given))
         check_no_other(Configuration({**given, "high-availability.take-over": "true"}))
         check_no_other(Configuration({**given, "heartbeat.interval": "1 ms"}))
         delete(admin, log)
         assert cluster.process is not None
-        assert cluster.process.wait(PATIENCE_S) != 0
+        assert cluster.process.wait(TIMEOUT_S) != 0
         assert f"{log} was deleted" in (tmp_path / "jobmanager.log").read_text()
     finally:
         cluster.kill()

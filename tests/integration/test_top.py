@@ -10,11 +10,11 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.cli.top.event_player import Mode
-from tailrace.services.cli.top.log_opener import Opener
-from tailrace.services.cli.top.log_reader import Reader
+from tailrace.services.cli.top.event_player import PlayerMode
+from tailrace.services.cli.top.log_opener import LogOpener
+from tailrace.services.cli.top.log_reader import LogReader
 
-from ..services.cli.top.recorded_views import player_of, seen, until
+from ..services.cli.top.recorded_views import create_player, play_until, read_views
 from ..services.snapshots.simulated_logs import LONG, history
 from .test_history import log_of
 
@@ -30,22 +30,22 @@ def test_a_screen_outlives_its_kafka(
         servers = kafka.bootstrap_servers
         log = log_of(servers, CLUSTER)
         log.append(events[:60])
-        opener = Opener(None, servers, CLUSTER, None)
-        reader = Reader(opener.open(), opener.open)
+        opener = LogOpener(None, servers, CLUSTER, None)
+        reader = LogReader(opener.open(), opener.open)
         reader.start()
         try:
-            player = player_of(reader)
+            player = create_player(reader)
             player.go(None)
-            until(player, lambda: player.status().mode is Mode.LIVE)
-            assert player.view() == seen(LONG)[59]
+            play_until(player, lambda: player.status().mode is PlayerMode.LIVE)
+            assert player.view() == read_views(LONG)[59]
             log.append(events[60:100])
-            until(player, lambda: player.view().offset == 99)
+            play_until(player, lambda: player.view().offset == 99)
             log.close()
 
             kafka.kill()
-            until(player, lambda: player.status().trouble is not None)
+            play_until(player, lambda: player.status().trouble is not None)
             assert player.status().waits
-            assert player.view() == seen(LONG)[99]
+            assert player.view() == read_views(LONG)[99]
             assert (
                 main(["top", "--bootstrap-servers", servers, "--cluster-id", CLUSTER]) == ExitCode.UNREACHABLE
             )
@@ -58,11 +58,11 @@ def test_a_screen_outlives_its_kafka(
             again = log_of(kafka.bootstrap_servers, CLUSTER)
             again.append(events[100:])
             again.close()
-            until(player, lambda: player.view().offset == len(events) - 1)
-            assert player.view() == seen(LONG)[len(events) - 1]
+            play_until(player, lambda: player.view().offset == len(events) - 1)
+            assert player.view() == read_views(LONG)[len(events) - 1]
             assert player.status().trouble is None
             player.go("70")
-            until(player, lambda: player.view().offset == 70)
-            assert player.view() == seen(LONG)[70]
+            play_until(player, lambda: player.view().offset == 70)
+            assert player.view() == read_views(LONG)[70]
         finally:
             reader.stop()

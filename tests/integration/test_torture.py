@@ -30,7 +30,7 @@ from ..fault_injection.faults import (
     sequence,
 )
 from ..fault_injection.jobs import Shape
-from ..fault_injection.processes import TorturedCluster
+from ..fault_injection.processes import FaultInjectionCluster
 from ..fault_injection.running_job import OPTIONS, RunningJob
 from ..log_checker import check
 from ..log_checker.log_reader import read_topic
@@ -64,7 +64,7 @@ def masters(draw: random.Random) -> int:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, masters: int) -> Iterator[TorturedCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, masters: int) -> Iterator[FaultInjectionCluster]:
     values = {
         "home": str(tmp_path_factory.mktemp("torture") / "home"),
         "taskmanager.numberOfTaskSlots": "2",
@@ -75,11 +75,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, masters: int) -> Iterator[
     if masters > 1:
         values["high-availability.type"] = "zookeeper"
         values["high-availability.zookeeper.client.session-timeout"] = f"{SESSION_S:g} s"
-    with TorturedCluster(values, masters=masters) as cluster:
+    with FaultInjectionCluster(values, masters=masters) as cluster:
         yield cluster
 
 
-def run(cluster: TorturedCluster, shape: Shape, faults: list[Fault], draw: random.Random) -> None:
+def run(cluster: FaultInjectionCluster, shape: Shape, faults: list[Fault], draw: random.Random) -> None:
     """One job after the other, until so many faults have struck while one ran; each has the right results."""
     injector = Injector(cluster, draw)
     while faults:
@@ -102,7 +102,7 @@ def run(cluster: TorturedCluster, shape: Shape, faults: list[Fault], draw: rando
 
 
 def test_whatever_dies_each_result_is_there_once(
-    cluster: TorturedCluster, masters: int, draw: random.Random
+    cluster: FaultInjectionCluster, masters: int, draw: random.Random
 ) -> None:
     kinds = WITH_ELECTIONS if masters > 1 else ALL
     run(cluster, MANY if FAULTS else FEW, sequence(draw, FAULTS, kinds) if FAULTS else list(FEW_FAULTS), draw)

@@ -13,10 +13,10 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.physical_plan import topics
 from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.common.failures import TaskError
-from tailrace.pipelines.runtime.common.protocol import Finished, Notice, Open
+from tailrace.pipelines.runtime.common.protocol import OpenTask, TaskFinished, TaskNotice
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
 from tailrace.pipelines.runtime.stream_task.loop.stream_task import StreamTask
-from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import Transactions
+from tailrace.pipelines.runtime.stream_task.output.kafka_transaction import KafkaTransaction
 
 from ..fault_injection.result_topics import make_exactly
 
@@ -42,9 +42,9 @@ def test_a_function_that_is_slower_than_the_transaction_timeout(
     deployment = VertexDeployment(
         cluster_id, "job", graph, vertex.vertex_id, (SubtaskDeployment("attempt", 0, 0),)
     )
-    notices: list[Notice] = []
+    notices: list[TaskNotice] = []
     task = StreamTask(
-        Open(deployment, 0, 0, servers), Mailbox(), notices.append, transaction_timeout_ms=TIMEOUT_MS
+        OpenTask(deployment, 0, 0, servers), Mailbox(), notices.append, transaction_timeout_ms=TIMEOUT_MS
     )
     running = threading.Thread(target=task.invoke)
     running.start()
@@ -52,7 +52,7 @@ def test_a_function_that_is_slower_than_the_transaction_timeout(
     assert names.read(copies, 1) == [b"of somebody else"]
     assert running.is_alive()
     running.join()
-    assert notices[-1] == Finished()
+    assert notices[-1] == TaskFinished()
     assert names.read(copies, 3) == [b"of somebody else", b"1", b"1"]
 
 
@@ -62,7 +62,7 @@ def test_an_error_says_whether_a_transaction_was_too_old_or_fenced(
     names = Topics(kafka.bootstrap_servers)
     topic = names.new()
     arguments = kafka.bootstrap_servers, cluster_id
-    old = Transactions(*arguments, timeout_ms=TIMEOUT_MS)
+    old = KafkaTransaction(*arguments, timeout_ms=TIMEOUT_MS)
     old.open(topic)
     old.send(topic, b"never committed")
     assert old._producer.flush(30) == 0
@@ -73,10 +73,10 @@ def test_an_error_says_whether_a_transaction_was_too_old_or_fenced(
     ):
         old.commit()
     old.abort()
-    fenced = Transactions(*arguments)
+    fenced = KafkaTransaction(*arguments)
     fenced.open(topic)
     fenced.send(topic, b"never committed")
-    Transactions(*arguments).open(topic)
+    KafkaTransaction(*arguments).open(topic)
     with pytest.raises(TaskError, match="was fenced: a newer attempt of this subtask has started"):
         fenced.commit()
     fenced.abort()

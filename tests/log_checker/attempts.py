@@ -114,7 +114,10 @@ class Attempts:
         elif name == "job_master.DisconnectTaskManager" and not self._slots.is_late(event):
             at = self._of_job_at(event["job_id"], event["resource_id"])
             for attempt_id in sorted(each for each in at if self._attempts[each].live):
-                yield f"{event.sender} says that it has no more slots, but {shown(self._attempts[attempt_id])} runs"
+                yield (
+                    f"{event.sender} says that it has no more slots, but "
+                    f"{format_attempt(self._attempts[attempt_id])} runs"
+                )
             self._over(at, event.offset)
 
     def end(self) -> Iterator[str]:
@@ -124,11 +127,11 @@ class Attempts:
             if not attempt.live:
                 continue
             if attempt.subtask[0] in self._slots.ended:
-                yield f"{shown(attempt)} has not ended, but its job has"
+                yield f"{format_attempt(attempt)} has not ended, but its job has"
             elif attempt.reported != "RUNNING":
                 deployed = self._deployed[attempt.deployment_id]
                 yield (
-                    f"{shown(attempt)} does not run but is {attempt.reported} "
+                    f"{format_attempt(attempt)} does not run but is {attempt.reported} "
                     f"({deployed} of its deployment's {attempt.size} tasks were submitted)"
                 )
 
@@ -145,7 +148,7 @@ class Attempts:
             generation=event.body.get("generation", 0),
         )
         if attempt.attempt_id in self._attempts:
-            yield f"{shown(attempt)} is submitted again"
+            yield f"{format_attempt(attempt)} is submitted again"
             return
         job_id = attempt.subtask[0]
         self._deployed[attempt.deployment_id] = self._deployed.get(attempt.deployment_id, 0) + 1
@@ -156,14 +159,14 @@ class Attempts:
             return
         before = self._last.get(attempt.subtask)
         if before is not None and before.live:
-            yield f"{shown(attempt)} is submitted while {shown(before)} has not ended"
+            yield f"{format_attempt(attempt)} is submitted while {format_attempt(before)} has not ended"
             before.is_over(event.offset)
         expected = 0 if before is None else before.number + 1
         # One that was not submitted before its slot was lost may have been counted.
         lost = self._slots.lost_slot.get(event["job_id"], -1)
         skips = attempt.number > expected and lost > (-1 if before is None else before.offset)
         if attempt.number != expected and not skips:
-            yield f"{shown(attempt)} is submitted where attempt {expected} would be next"
+            yield f"{format_attempt(attempt)} is submitted where attempt {expected} would be next"
         self._last[attempt.subtask] = attempt
         self._at.setdefault(attempt.resource_id, set()).add(attempt.attempt_id)
         self._in.setdefault(attempt.allocation_id, set()).add(attempt.attempt_id)
@@ -171,12 +174,15 @@ class Attempts:
             attempt.is_over(event.offset)
             return
         if job_id in self._slots.ended:
-            yield f"{shown(attempt)} is submitted though its job has ended"
+            yield f"{format_attempt(attempt)} is submitted though its job has ended"
         if self._slots.taken.get(attempt.allocation_id) != attempt.resource_id:
             where = f"allocation {attempt.allocation_id}, which its job has not taken there"
-            yield f"{shown(attempt)} is submitted into {where}"
+            yield f"{format_attempt(attempt)} is submitted into {where}"
         elif self._slots.job_of.get(attempt.allocation_id, job_id) != job_id:
-            yield f"{shown(attempt)} is submitted into a slot of job {self._slots.job_of[attempt.allocation_id]}"
+            yield (
+                f"{format_attempt(attempt)} is submitted into a slot of job "
+                f"{self._slots.job_of[attempt.allocation_id]}"
+            )
         yield from self._shares(attempt)
 
     def _for_nothing(self, attempt: Attempt) -> bool:
@@ -196,9 +202,12 @@ class Attempts:
                 continue
             group = self._vertices[job_id][other.subtask[1]]["slot_sharing_group"]
             if other.subtask[1] == vertex_id:
-                yield f"{shown(attempt)} shares its slot with {shown(other)}, of the same vertex"
+                yield f"{format_attempt(attempt)} shares its slot with {format_attempt(other)}, of the same vertex"
             elif not group or group != vertex["slot_sharing_group"]:
-                yield f"{shown(attempt)} shares its slot with {shown(other)}, which is in another group"
+                yield (
+                    f"{format_attempt(attempt)} shares its slot with {format_attempt(other)}, which is in "
+                    "another group"
+                )
         group = vertex["co_location_group"]
         if group is None:
             return
@@ -207,7 +216,10 @@ class Attempts:
             if other_vertex["co_location_group"] != group or peer is None or not peer.live:
                 continue
             if peer.allocation_id != attempt.allocation_id:
-                yield f"{shown(attempt)} is not in the slot of {shown(peer)}, though they are co-located"
+                yield (
+                    f"{format_attempt(attempt)} is not in the slot of {format_attempt(peer)}, though they are "
+                    "co-located"
+                )
 
     def _changed(self, event: Event) -> Iterator[str]:
         attempt = self._attempts.get(event["execution_attempt_id"])
@@ -216,12 +228,12 @@ class Attempts:
             yield f"{event.sender} reports {to} of Execution {event['execution_attempt_id']}, which was never submitted"
             return
         if event.by != attempt.resource_id:
-            yield f"{event.sender} reports {to} of {shown(attempt)}"
+            yield f"{event.sender} reports {to} of {format_attempt(attempt)}"
             return
         if attempt.reported in ENDS:
-            yield f"{shown(attempt)} is reported {to} after it was {attempt.reported}"
+            yield f"{format_attempt(attempt)} is reported {to} after it was {attempt.reported}"
         elif to not in AFTER[attempt.reported]:
-            yield f"{shown(attempt)} is reported {to} while it was {attempt.reported}"
+            yield f"{format_attempt(attempt)} is reported {to} while it was {attempt.reported}"
         attempt.reported = to
         if to == "RUNNING":
             attempt.running_at = min(attempt.running_at, event.offset)
@@ -239,7 +251,7 @@ class Attempts:
                 self._attempts[attempt_id].is_over(offset)
 
 
-def shown(attempt: Attempt) -> str:
+def format_attempt(attempt: Attempt) -> str:
     """For a person."""
     job_id, vertex_id, index = attempt.subtask
     return f"attempt {attempt.number} of {job_id}/{vertex_id[:8]}/{index} at {attempt.resource_id}"

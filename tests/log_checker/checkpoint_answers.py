@@ -10,17 +10,17 @@ from .slots import Slots
 
 _TRIGGERS = ("dispatcher.TriggerCheckpoint", "dispatcher.TriggerSavepoint", "dispatcher.StopWithSavepoint")
 
-Asked = tuple[str, str]
+CheckpointQuestion = tuple[str, str]
 """(client, job or directory)."""
 
 
-class Answers:
+class CheckpointAnswers:
     """Counts, as one client may ask for the same thing more than once."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
-        self._asked: Counter[Asked] = Counter()
-        self._answered: Counter[Asked] = Counter()
+        self._asked: Counter[CheckpointQuestion] = Counter()
+        self._answered: Counter[CheckpointQuestion] = Counter()
 
     def see(self, event: Event) -> Iterator[str]:
         match event.name:

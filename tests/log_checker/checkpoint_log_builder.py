@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .log_builder import SECOND, Talk, vertex
+from .log_builder import SECOND, LogBuilder, vertex
 
 JM, TE = "job_master/j", "task_executor/te-1"
 
 
-class CheckpointTalk(Talk):
+class CheckpointLogBuilder(LogBuilder):
     """A log with job j, whose checkpoints lie in `chk`."""
 
     def start_checkpointed(self, settings: dict[str, str], savepoint_path: str | None = None) -> None:
@@ -98,7 +98,7 @@ class CheckpointTalk(Talk):
             JM,
             "job_master.CheckpointCompleted",
             job_id="j",
-            checkpoint=taken(checkpoint_id, savepoint, generation),
+            checkpoint=completed_checkpoint(checkpoint_id, savepoint, generation),
         )
 
     def abort(self, checkpoint_id: int, failure: str = "CHECKPOINT_DECLINED", at: int | None = None) -> None:
@@ -129,7 +129,7 @@ class CheckpointTalk(Talk):
 
     def restored(self, checkpoint_id: int | None, generation: int = 0, **passed_over: str) -> None:
         """CheckpointRestored."""
-        said = None if checkpoint_id is None else with_which(checkpoint_id, generation)
+        said = None if checkpoint_id is None else restore_from(checkpoint_id, generation)
         self.say(
             JM, JM, "job_master.CheckpointRestored", job_id="j", checkpoint=said, passed_over=passed_over
         )
@@ -199,7 +199,7 @@ class CheckpointTalk(Talk):
                 vertex_id,
                 number,
                 generation=generation,
-                restore=with_which(checkpoint_id, taken_in),
+                restore=restore_from(checkpoint_id, taken_in),
             )
 
 
@@ -208,7 +208,7 @@ def uri(checkpoint_id: int) -> str:
     return f"file:///chk/j/chk-{checkpoint_id}"
 
 
-def taken(checkpoint_id: int, savepoint: bool = False, generation: int = 0) -> dict[str, Any]:
+def completed_checkpoint(checkpoint_id: int, savepoint: bool = False, generation: int = 0) -> dict[str, Any]:
     """A CompletedCheckpoint."""
     kind = "SAVEPOINT" if savepoint else "CHECKPOINT"
     return {
@@ -221,14 +221,14 @@ def taken(checkpoint_id: int, savepoint: bool = False, generation: int = 0) -> d
     }
 
 
-def with_which(checkpoint_id: int, generation: int = 0) -> dict[str, Any]:
+def restore_from(checkpoint_id: int, generation: int = 0) -> dict[str, Any]:
     """A RestoredCheckpoint."""
     return {"checkpoint_id": checkpoint_id, "uri": uri(checkpoint_id), "generation": generation}
 
 
-def checkpointed(savepoint_path: str | None = None, **settings: str) -> CheckpointTalk:
+def checkpointed_job(savepoint_path: str | None = None, **settings: str) -> CheckpointLogBuilder:
     """Job j runs a0 and b0 in one slot, and takes checkpoints."""
-    talk = CheckpointTalk()
+    talk = CheckpointLogBuilder()
     talk.cluster("te-1")
     configuration = {"execution.checkpointing.interval": "1 s"}
     configuration |= {

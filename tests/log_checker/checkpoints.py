@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .attempts import NEVER, Attempts, shown
+from .attempts import NEVER, Attempts, format_attempt
 from .checkpoint_state import (
     CONCURRENT,
     INTERVAL,
@@ -61,7 +61,7 @@ class Checkpoints:
             timeout = job.duration(TIMEOUT, 600_000_000)
             for each in job.pending.values():
                 if ended or self._now - each.time > timeout:
-                    yield f"{_shown(job_id, each)} is neither complete nor aborted"
+                    yield f"{_format_checkpoint(job_id, each)} is neither complete nor aborted"
 
     def _started(self, event: Event) -> Iterator[str]:
         settings = {**event["job_graph"].get("configuration", {}), **event.body.get("configuration", {})}
@@ -88,11 +88,14 @@ class Checkpoints:
             if attempt_id in event["finished"]:
                 ended.add(attempt.subtask)
                 if not attempt.had_finished(decided_at):
-                    yield f"{job_id} takes {shown(attempt)} for finished in checkpoint {checkpoint_id}"
+                    yield f"{job_id} takes {format_attempt(attempt)} for finished in checkpoint {checkpoint_id}"
             else:
                 awaited[attempt_id] = attempt
                 if not attempt.ran(decided_at):
-                    yield f"{job_id} awaits {shown(attempt)} for checkpoint {checkpoint_id}, which does not run"
+                    yield (
+                        f"{job_id} awaits {format_attempt(attempt)} for checkpoint {checkpoint_id}, which "
+                        "does not run"
+                    )
         yield from self._covers(event, [each.subtask for each in awaited.values()] + sorted(ended))
         if strange := set(event["to_trigger"]) - set(awaited):
             yield f"{job_id} triggers checkpoint {checkpoint_id} in {sorted(strange)}, which it does not await"
@@ -142,9 +145,9 @@ class Checkpoints:
             yield f"{job_id} triggers checkpoint {new.checkpoint_id} {since} us after the last one's end"
 
     def _own_directory(self, job_id: str, new: Checkpoint) -> Iterator[str]:
-        other = self._directories.setdefault(new.uri, _shown(job_id, new))
-        if other != _shown(job_id, new):
-            yield f"{_shown(job_id, new)} is written to {new.uri}, as {other} was"
+        other = self._directories.setdefault(new.uri, _format_checkpoint(job_id, new))
+        if other != _format_checkpoint(job_id, new):
+            yield f"{_format_checkpoint(job_id, new)} is written to {new.uri}, as {other} was"
 
     def _acknowledged(self, event: Event) -> Iterator[str]:
         attempt = self._attempts.find(event["execution_attempt_id"])
@@ -169,14 +172,20 @@ class Checkpoints:
             if attempt.had_finished(event.offset):
                 checkpoint.finished.add(attempt.subtask)
             else:
-                yield f"{_shown(job_id, checkpoint)} is complete, but {shown(attempt)} has not acknowledged it"
+                yield (
+                    f"{_format_checkpoint(job_id, checkpoint)} is complete, but {format_attempt(attempt)} has "
+                    "not acknowledged it"
+                )
         if (place(said["uri"]), said["snapshot_type"] == "SAVEPOINT") != (
             checkpoint.uri,
             checkpoint.savepoint,
         ):
-            yield f"{_shown(job_id, checkpoint)} is complete as {said}, but was triggered to be in {checkpoint.uri}"
+            yield (
+                f"{_format_checkpoint(job_id, checkpoint)} is complete as {said}, but was triggered to be in "
+                f"{checkpoint.uri}"
+            )
         if said["generation"] != checkpoint.generation:
-            yield f"{_shown(job_id, checkpoint)} is said to be of generation {said['generation']}"
+            yield f"{_format_checkpoint(job_id, checkpoint)} is said to be of generation {said['generation']}"
         checkpoint.completed, job.last_end = event.offset, (event.offset, event.time)
         del job.pending[checkpoint.checkpoint_id]
         if not checkpoint.savepoint:
@@ -193,16 +202,21 @@ class Checkpoints:
             del self.jobs[job_id].pending[checkpoint_id]
             if event["failure"] == "CHECKPOINT_EXPIRED":
                 yield from self._expired(event, checkpoint)
-        elif event.cause is not None and event.cause < checkpoint.completed < NEVER and _lost_one(checkpoint):
+        elif (
+            event.cause is not None and event.cause < checkpoint.completed < NEVER and _find_lost(checkpoint)
+        ):
             # It had failed before its completion was in the log, which counts for nothing then.
             self.jobs[job_id].kept.pop(checkpoint_id, None)
             checkpoint.completed, checkpoint.aborted = NEVER, event.offset
         elif event.read(min(checkpoint.completed, checkpoint.aborted)):
-            yield f"{_shown(job_id, checkpoint)} is aborted, though it was {_fate(checkpoint)}"
+            yield f"{_format_checkpoint(job_id, checkpoint)} is aborted, though it was {_describe_end(checkpoint)}"
 
     def _expired(self, event: Event, checkpoint: Checkpoint) -> Iterator[str]:
         if event.time - checkpoint.time < self.jobs[event["job_id"]].duration(TIMEOUT, 600_000_000):
-            yield f"{_shown(event['job_id'], checkpoint)} has expired after {event.time - checkpoint.time} us"
+            yield (
+                f"{_format_checkpoint(event['job_id'], checkpoint)} has expired after "
+                f"{event.time - checkpoint.time} us"
+            )
 
     def _job_master_failed(self, event: Event) -> Iterator[str]:
         """What is pending is given up without a word."""
@@ -221,19 +235,19 @@ class Checkpoints:
         if checkpoint.discarded != NEVER or checkpoint.completed == NEVER:
             return
         if checkpoint.savepoint:
-            yield f"{_shown(job_id, checkpoint)} is discarded, but belongs to who asked for it"
+            yield f"{_format_checkpoint(job_id, checkpoint)} is discarded, but belongs to who asked for it"
             return
         job = self.jobs[job_id]
         newer = [each for each in job.kept if each > checkpoint_id]
         if len(newer) < job.number(RETAINED) and checkpoint.uri not in job.unreadable:
-            yield f"{_shown(job_id, checkpoint)} is discarded, but only {len(newer)} newer ones are there"
+            yield f"{_format_checkpoint(job_id, checkpoint)} is discarded, but only {len(newer)} newer ones are there"
         checkpoint.discarded = event.offset
         del job.kept[checkpoint_id]
 
     def _removed(self, event: Event) -> Iterator[str]:
         job_id = event["job_id"]
         for each in self.jobs.setdefault(job_id, Job({})).pending.values():
-            yield f"{_shown(job_id, each)} is pending, but what checkpoints left of {job_id} is removed"
+            yield f"{_format_checkpoint(job_id, each)} is pending, but what checkpoints left of {job_id} is removed"
         self.jobs[job_id].removed = True
 
     def _restored(self, event: Event) -> Iterator[str]:
@@ -247,7 +261,7 @@ class Checkpoints:
         if checkpoint is None or not set(event["execution_attempt_ids"]) <= set(checkpoint.awaited):
             yield f"{event.recipient} is told to trigger checkpoint {event['checkpoint_id']}, which does not await that"
         elif event.read(min(checkpoint.completed, checkpoint.aborted)):
-            which = f"{_shown(event['job_id'], checkpoint)}, which is {_fate(checkpoint)}"
+            which = f"{_format_checkpoint(event['job_id'], checkpoint)}, which is {_describe_end(checkpoint)}"
             yield f"{event.recipient} is told to trigger {which}"
 
     def _told_to_confirm(self, event: Event) -> Iterator[str]:
@@ -265,16 +279,16 @@ class Checkpoints:
         return None if job is None else job.checkpoints.get(checkpoint_id)
 
 
-def _shown(job_id: str, checkpoint: Checkpoint) -> str:
+def _format_checkpoint(job_id: str, checkpoint: Checkpoint) -> str:
     kind = "savepoint" if checkpoint.savepoint else "checkpoint"
     return f"{kind} {checkpoint.checkpoint_id} of {job_id}"
 
 
-def _lost_one(checkpoint: Checkpoint) -> bool:
+def _find_lost(checkpoint: Checkpoint) -> bool:
     """Whether an attempt that has a part in it had ended, and not FINISHED, before it was complete."""
     ended = (each for each in checkpoint.awaited.values() if not each.finished)
     return any(each.over_at < checkpoint.completed for each in ended)
 
 
-def _fate(checkpoint: Checkpoint) -> str:
+def _describe_end(checkpoint: Checkpoint) -> str:
     return "aborted" if checkpoint.completed == NEVER else "complete"

@@ -9,12 +9,12 @@ from typing import Protocol
 from .accumulators import Accumulators
 from .attempts import Attempts
 from .causes import Causes
-from .checkpoint_answers import Answers
+from .checkpoint_answers import CheckpointAnswers
 from .checkpoints import Checkpoints
 from .events import Event
 from .fencing import Fencing
 from .leaders import Leaders
-from .message_rules import Words
+from .message_rules import MessageRules
 from .requests import Requests
 from .restores import Restores
 from .slots import Slots
@@ -62,11 +62,11 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
         Statuses(),
         causes,
         leaders,
-        Words(slots),
+        MessageRules(slots),
         Accumulators(),
         checkpoints,
         Restores(attempts, checkpoints),
-        Answers(slots),
+        CheckpointAnswers(slots),
     ]
     fencing, ids, violations, offset = Fencing(), set[str](), list[Violation](), -1
     for event in events:

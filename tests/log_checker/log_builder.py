@@ -16,7 +16,7 @@ def vertex(name: str, group: str = GROUP, co_location: str | None = None) -> dic
     return {"vertex_id": name, "slot_sharing_group": group, "co_location_group": co_location}
 
 
-class Talk:
+class LogBuilder:
     """A log that grows; every sender has read all of it, unless `at` says how far it had read."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Talk:
         """JobMasters speak under the Dispatcher's epoch until somebody claims them."""
         return self.epochs.get(role, self.epochs.get("dispatcher", 0) if role.startswith("job_master") else 0)
 
-    def cluster(self, *task_executors: str, slots: int = 2) -> Talk:
+    def cluster(self, *task_executors: str, slots: int = 2) -> LogBuilder:
         """A master and TaskExecutors, all of them registered."""
         for role in ("dispatcher", "resource_manager"):
             self.lead(role)
@@ -273,9 +273,9 @@ def slot_id(resource_id: str, number: int) -> dict[str, Any]:
     return {"resource_id": resource_id, "slot_number": number}
 
 
-def running() -> Talk:
+def running() -> LogBuilder:
     """Job j runs attempt a0 in slot te-1/0, which is allocation A; te-2 is idle."""
-    talk = Talk().cluster("te-1", "te-2")
+    talk = LogBuilder().cluster("te-1", "te-2")
     talk.start()
     talk.slot("A", "te-1")
     talk.task("a0", "A", "te-1")
@@ -283,7 +283,7 @@ def running() -> Talk:
     return talk
 
 
-def finished() -> Talk:
+def finished() -> LogBuilder:
     """The job of `running` has finished, and all is given back."""
     talk = running()
     talk.report("a0", "FINISHED", "te-1")

@@ -79,25 +79,28 @@ def _by_fingerprint() -> dict[bytes, tuple[str, Any]]:
         loaded[f"{schema['namespace']}.{schema['name']}"] = schema
     known = {}
     for name in loaded:
-        schema = _alone(name, loaded, set())
+        schema = _standalone_schema(name, loaded, set())
         canonical = to_parsing_canonical_form(schema)
         parsed = parse_schema(_without_logical_types(copy.deepcopy(schema)))
         known[bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))] = (name, parsed)
     return known
 
 
-def _alone(node: Any, loaded: dict[str, Any], seen: set[str]) -> Any:
+def _standalone_schema(node: Any, loaded: dict[str, Any], seen: set[str]) -> Any:
     """The schema with every type that it names written out where it is named first."""
     if isinstance(node, str):
         if node not in loaded or node in seen:
             return node
         seen.add(node)
-        return _alone(copy.deepcopy(loaded[node]), loaded, seen)
+        return _standalone_schema(copy.deepcopy(loaded[node]), loaded, seen)
     if isinstance(node, list):
-        return [_alone(each, loaded, seen) for each in node]
+        return [_standalone_schema(each, loaded, seen) for each in node]
     if isinstance(node, dict):
         inside = ("type", "items", "values", "fields")
-        return {key: _alone(value, loaded, seen) if key in inside else value for key, value in node.items()}
+        return {
+            key: _standalone_schema(value, loaded, seen) if key in inside else value
+            for key, value in node.items()
+        }
     return node
 
 

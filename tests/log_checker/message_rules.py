@@ -8,7 +8,7 @@ from .events import Event
 from .slots import Slots
 
 
-class Words:
+class MessageRules:
     """Farewells between JobMasters and TaskExecutors."""
 
     def __init__(self, slots: Slots) -> None:

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .attempts import ENDS, NEVER, Attempts, shown
+from .attempts import ENDS, NEVER, Attempts, format_attempt
 from .checkpoint_state import Checkpoint, place
 from .checkpoints import Checkpoints
 from .events import Event
 
 
 @dataclass(slots=True)
-class History:
+class RestoreHistory:
     """What a job began with, and how often."""
 
     generation: int = 0
@@ -44,7 +44,7 @@ class Restores:
     def __init__(self, attempts: Attempts, checkpoints: Checkpoints) -> None:
         self._attempts = attempts
         self._checkpoints = checkpoints
-        self._jobs: dict[str, History] = {}
+        self._jobs: dict[str, RestoreHistory] = {}
 
     def see(self, event: Event) -> Iterator[str]:
         match event.name:
@@ -69,8 +69,8 @@ class Restores:
     def end(self) -> Iterator[str]:
         return iter(())
 
-    def _of(self, job_id: str) -> History:
-        return self._jobs.setdefault(job_id, History())
+    def _of(self, job_id: str) -> RestoreHistory:
+        return self._jobs.setdefault(job_id, RestoreHistory())
 
     def _submitted(self, event: Event) -> Iterator[str]:
         history = self._of(event["job_id"])
@@ -79,16 +79,19 @@ class Restores:
         if attempt is None or attempt.offset != event.offset:
             return
         if generation < history.generation:
-            yield f"{shown(attempt)} is of generation {generation}, after generation {history.generation} has begun"
+            yield (
+                f"{format_attempt(attempt)} is of generation {generation}, after generation "
+                f"{history.generation} has begun"
+            )
             return
         if generation > history.generation or history.begun == NEVER:
             if generation > history.generation:
                 yield from self._all_over(event, generation)
                 if history.restored_at < history.begun != NEVER:
-                    yield f"{shown(attempt)} begins generation {generation}, but no checkpoint was restored"
+                    yield f"{format_attempt(attempt)} begins generation {generation}, but no checkpoint was restored"
             history.generation, history.begun, history.lost = generation, event.offset, NEVER
         elif attempt.live and event.read(history.lost):
-            yield f"{shown(attempt)} is of generation {generation}, whose progress was lost at {history.lost}"
+            yield f"{format_attempt(attempt)} is of generation {generation}, whose progress was lost at {history.lost}"
         yield from self._right_one(event, history, restore)
         if attempt.live and restore is not None and restore["generation"] >= 0:
             history.restoring[attempt.attempt_id] = restore["checkpoint_id"]
@@ -96,9 +99,14 @@ class Restores:
     def _all_over(self, event: Event, generation: int) -> Iterator[str]:
         for each in self._attempts.of_job(event["job_id"]):
             if each.live and each.generation < generation:
-                yield f"{shown(each)} of generation {each.generation} has not ended, but generation {generation} begins"
+                yield (
+                    f"{format_attempt(each)} of generation {each.generation} has not ended, but generation "
+                    f"{generation} begins"
+                )
 
-    def _right_one(self, event: Event, history: History, restore: dict[str, Any] | None) -> Iterator[str]:
+    def _right_one(
+        self, event: Event, history: RestoreHistory, restore: dict[str, Any] | None
+    ) -> Iterator[str]:
         """What an attempt begins with is the newest that is complete, or what was found whole for its generation."""
         subtask = event["job_id"], event["vertex_id"], event["subtask_index"]
         who = f"attempt {event['attempt_number']} of {event['job_id']}/{subtask[1][:8]}/{subtask[2]}"
@@ -119,7 +127,7 @@ class Restores:
             if event.body.get("finished", False) != had_finished:
                 yield f"{who} is said to have{' not' * had_finished} finished in {restore['uri']}"
 
-    def _newest(self, job_id: str, history: History, known: int) -> Checkpoint | None:
+    def _newest(self, job_id: str, history: RestoreHistory, known: int) -> Checkpoint | None:
         """The newest checkpoint of this generation, or the one that the generation began with."""
         job = self._checkpoints.jobs.get(job_id)
         if job is None:
@@ -183,7 +191,7 @@ class Restores:
         for attempt_id, checkpoint_id in history.restoring.items():
             attempt = self._attempts.find(attempt_id)
             if attempt is not None and attempt.live and checkpoint_id == event["checkpoint_id"]:
-                yield f"checkpoint {checkpoint_id} is discarded while {shown(attempt)} begins with it"
+                yield f"checkpoint {checkpoint_id} is discarded while {format_attempt(attempt)} begins with it"
 
 
 def _identity(said: dict[str, Any]) -> tuple[int, str]:

@@ -115,7 +115,7 @@ class Slots:
             return
         for slot, allocation_id in self.holder.items():
             job_id = self.job_of.get(allocation_id)
-            where = f"slot {_shown(slot)} is held for allocation {allocation_id} of job {job_id}"
+            where = f"slot {_format_slot(slot)} is held for allocation {allocation_id} of job {job_id}"
             if slot[0] not in self.alive:
                 continue
             if job_id in self.ended:
@@ -136,11 +136,12 @@ class Slots:
     def _held(self, event: Event) -> Iterator[str]:
         slot, allocation_id = _slot(event["slot_id"]), event["allocation_id"]
         if slot[0] != event.by:
-            yield f"{event.sender} speaks of slot {_shown(slot)}"
+            yield f"{event.sender} speaks of slot {_format_slot(slot)}"
         before = self.holder.get(slot)
         if before is not None and before != allocation_id:
             yield (
-                f"slot {_shown(slot)} is given to allocation {allocation_id} of job {self.job_of.get(allocation_id)} "
+                f"slot {_format_slot(slot)} is given to allocation {allocation_id} of job "
+                f"{self.job_of.get(allocation_id)} "
                 f"while allocation {before} of job {self.job_of.get(before)} holds it since offset {self._since[slot]}"
             )
         self._hold(slot, allocation_id, event.offset)
@@ -148,7 +149,7 @@ class Slots:
     def _freed(self, event: Event) -> Iterator[str]:
         slot, allocation_id = _slot(event["slot_id"]), event["old_allocation_id"]
         if slot[0] != event.by:
-            yield f"{event.sender} speaks of slot {_shown(slot)}"
+            yield f"{event.sender} speaks of slot {_format_slot(slot)}"
         if self.holder.get(slot) == allocation_id:
             self._free(slot)
 
@@ -156,7 +157,7 @@ class Slots:
         for status in event["slots"]:
             slot, allocation_id = _slot(status["slot_id"]), status["allocation_id"]
             if slot[0] != event.by:
-                yield f"{event.sender} speaks of slot {_shown(slot)}"
+                yield f"{event.sender} speaks of slot {_format_slot(slot)}"
             if allocation_id is None:
                 self._free(slot)
                 continue
@@ -171,7 +172,10 @@ class Slots:
             return
         for slot, allocation_id in self.holder.items():
             if slot[0] == event.by and self.job_of.get(allocation_id) == event["job_id"]:
-                yield f"{event.sender} says that it has no more slots, but did not say that {_shown(slot)} is free"
+                yield (
+                    f"{event.sender} says that it has no more slots, but did not say that "
+                    f"{_format_slot(slot)} is free"
+                )
 
     def _hold(self, slot: Slot, allocation_id: str, offset: int) -> None:
         if self.holder.get(slot) != allocation_id:
@@ -221,5 +225,5 @@ def _slot(slot_id: dict[str, object]) -> Slot:
     return str(slot_id["resource_id"]), number
 
 
-def _shown(slot: Slot) -> str:
+def _format_slot(slot: Slot) -> str:
     return f"{slot[0]}/{slot[1]}"

@@ -12,11 +12,11 @@ from tailrace.schemas.catalog import EVENTS
 
 from . import check, dump, load
 from .events import Event
-from .log_builder import SECOND, Talk, finished, running, slot_id, vertex
+from .log_builder import SECOND, LogBuilder, finished, running, slot_id, vertex
 from .log_reader import _by_fingerprint
 
 
-def said(talk: Talk, *, settled: bool = True) -> list[str]:
+def said(talk: LogBuilder, *, settled: bool = True) -> list[str]:
     """What the checker says of it."""
     return [str(each) for each in check(talk.events, settled=settled)]
 
@@ -26,120 +26,120 @@ def test_a_log_that_is_right_is_right() -> None:
     assert said(finished()) == []
 
 
-def a_slot_is_given_twice(talk: Talk) -> None:
+def a_slot_is_given_twice(talk: LogBuilder) -> None:
     talk.start("k")
     talk.request("B", "te-1", 0, "k")
 
 
-def an_allocation_is_requested_for_two_jobs(talk: Talk) -> None:
+def an_allocation_is_requested_for_two_jobs(talk: LogBuilder) -> None:
     talk.start("k")
     talk.say(
         "job_master/k", "resource_manager", "resource_manager.RequestSlot", job_id="k", allocation_id="A"
     )
 
 
-def an_allocation_is_taken_at_two_task_executors(talk: Talk) -> None:
+def an_allocation_is_taken_at_two_task_executors(talk: LogBuilder) -> None:
     talk.request("A", "te-2")
     talk.offer("A", "te-2")
 
 
-def a_task_executor_speaks_of_the_slot_of_another(talk: Talk) -> None:
+def a_task_executor_speaks_of_the_slot_of_another(talk: LogBuilder) -> None:
     te = "task_executor/te-2"
     slot = slot_id("te-1", 1)
     talk.say(te, "resource_manager", "resource_manager.SlotRequestAccepted", allocation_id="B", slot_id=slot)
 
 
-def a_slot_is_leaked(talk: Talk) -> None:
+def a_slot_is_leaked(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1")
     talk.free("A", "te-1")
     talk.part("te-1")
     talk.end()
 
 
-def a_slot_is_held_that_nobody_has_taken(talk: Talk) -> None:
+def a_slot_is_held_that_nobody_has_taken(talk: LogBuilder) -> None:
     talk.request("B", "te-2")
 
 
-def a_slot_is_taken_that_nobody_holds(talk: Talk) -> None:
+def a_slot_is_taken_that_nobody_holds(talk: LogBuilder) -> None:
     talk.offer("B", "te-2")
 
 
-def an_attempt_is_submitted_while_another_runs(talk: Talk) -> None:
+def an_attempt_is_submitted_while_another_runs(talk: LogBuilder) -> None:
     talk.slot("B", "te-2")
     talk.task("a1", "B", "te-2", number=1)
 
 
-def an_attempt_is_submitted_twice(talk: Talk) -> None:
+def an_attempt_is_submitted_twice(talk: LogBuilder) -> None:
     talk.submit("a0", "A", "te-1")
 
 
-def attempts_are_not_counted_by_one(talk: Talk) -> None:
+def attempts_are_not_counted_by_one(talk: LogBuilder) -> None:
     talk.report("a0", "FAILED", "te-1")
     talk.task("a2", "A", "te-1", number=2)
 
 
-def a_first_attempt_is_not_the_zeroth(talk: Talk) -> None:
+def a_first_attempt_is_not_the_zeroth(talk: LogBuilder) -> None:
     talk.task("b1", "A", "te-1", vertex_id="w", number=1)
 
 
-def an_attempt_is_submitted_into_a_slot_that_is_not_there(talk: Talk) -> None:
+def an_attempt_is_submitted_into_a_slot_that_is_not_there(talk: LogBuilder) -> None:
     talk.task("b0", "B", "te-2", vertex_id="w")
 
 
-def two_subtasks_of_a_vertex_share_a_slot(talk: Talk) -> None:
+def two_subtasks_of_a_vertex_share_a_slot(talk: LogBuilder) -> None:
     talk.task("b0", "A", "te-1", index=1)
 
 
-def a_task_state_follows_the_end(talk: Talk) -> None:
+def a_task_state_follows_the_end(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1")
     talk.report("a0", "RUNNING", "te-1")
 
 
-def a_task_runs_twice(talk: Talk) -> None:
+def a_task_runs_twice(talk: LogBuilder) -> None:
     talk.report("a0", "RUNNING", "te-1")
 
 
-def a_task_is_reported_by_another(talk: Talk) -> None:
+def a_task_is_reported_by_another(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-2")
 
 
-def a_task_is_reported_that_was_never_submitted(talk: Talk) -> None:
+def a_task_is_reported_that_was_never_submitted(talk: LogBuilder) -> None:
     talk.report("zzz", "RUNNING", "te-1")
 
 
-def a_deployment_is_never_whole(talk: Talk) -> None:
+def a_deployment_is_never_whole(talk: LogBuilder) -> None:
     asked = talk.submit("b0", "A", "te-1", vertex_id="w", size=2)
     te = "task_executor/te-1"
     talk.say(te, "job_master/j", "job_master.TaskAcknowledged", cause=asked, execution_attempt_id="b0")
 
 
-def a_job_ends_with_a_task_that_runs(talk: Talk) -> None:
+def a_job_ends_with_a_task_that_runs(talk: LogBuilder) -> None:
     talk.free("A", "te-1")
     talk.end()
 
 
-def a_task_executor_parts_before_its_slots_are_free(talk: Talk) -> None:
+def a_task_executor_parts_before_its_slots_are_free(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1")
     talk.free("A", "te-1")
     talk.part("te-1")
 
 
-def a_task_executor_parts_while_a_task_runs(talk: Talk) -> None:
+def a_task_executor_parts_while_a_task_runs(talk: LogBuilder) -> None:
     talk.free("A", "te-1")
     talk.part("te-1")
 
 
-def a_registration_is_not_answered(talk: Talk) -> None:
+def a_registration_is_not_answered(talk: LogBuilder) -> None:
     talk.lead("task_executor/te-3")
     te = "task_executor/te-3"
     talk.say(te, "resource_manager", "resource_manager.RegisterTaskExecutor", resource_id="te-3")
 
 
-def a_job_master_is_not_registered(talk: Talk) -> None:
+def a_job_master_is_not_registered(talk: LogBuilder) -> None:
     talk.say("job_master/k", "resource_manager", "resource_manager.RegisterJobManager", job_id="k")
 
 
-def a_slot_request_is_forgotten(talk: Talk) -> None:
+def a_slot_request_is_forgotten(talk: LogBuilder) -> None:
     talk.say(
         "job_master/j", "resource_manager", "resource_manager.RequestSlot", job_id="j", allocation_id="B"
     )
@@ -147,7 +147,7 @@ def a_slot_request_is_forgotten(talk: Talk) -> None:
     talk.lead("task_executor/te-9")
 
 
-def a_task_executor_does_not_answer_a_slot_request(talk: Talk) -> None:
+def a_task_executor_does_not_answer_a_slot_request(talk: LogBuilder) -> None:
     talk.say(
         "resource_manager",
         "task_executor/te-2",
@@ -158,65 +158,65 @@ def a_task_executor_does_not_answer_a_slot_request(talk: Talk) -> None:
     )
 
 
-def an_offer_is_not_answered(talk: Talk) -> None:
+def an_offer_is_not_answered(talk: LogBuilder) -> None:
     talk.request("B", "te-2")
     offer = {"allocation_id": "B", "slot_number": 0}
     te = "task_executor/te-2"
     talk.say(te, "job_master/j", "job_master.OfferSlots", job_id="j", resource_id="te-2", slots=[offer])
 
 
-def a_task_is_not_acknowledged(talk: Talk) -> None:
+def a_task_is_not_acknowledged(talk: LogBuilder) -> None:
     talk.submit("b0", "A", "te-1", vertex_id="w")
 
 
-def a_task_is_not_cancelled(talk: Talk) -> None:
+def a_task_is_not_cancelled(talk: LogBuilder) -> None:
     te = "task_executor/te-1"
     talk.say("job_master/j", te, "task_executor.CancelTask", job_id="j", execution_attempt_id="a0")
 
 
-def a_submission_is_not_answered(talk: Talk) -> None:
+def a_submission_is_not_answered(talk: LogBuilder) -> None:
     talk.say("client/you", "dispatcher", "dispatcher.SubmitJob", job_id="k")
 
 
-def a_request_to_cancel_is_not_answered(talk: Talk) -> None:
+def a_request_to_cancel_is_not_answered(talk: LogBuilder) -> None:
     talk.say("client/you", "dispatcher", "dispatcher.CancelJob", job_id="j")
 
 
-def a_job_is_not_cancelled(talk: Talk) -> None:
+def a_job_is_not_cancelled(talk: LogBuilder) -> None:
     talk.say("dispatcher", "job_master/j", "job_master.CancelJob", job_id="j")
 
 
-def a_connection_is_not_answered(talk: Talk) -> None:
+def a_connection_is_not_answered(talk: LogBuilder) -> None:
     te = "task_executor/te-2"
     talk.say(te, "job_master/j", "job_master.RegisterTaskManager", job_id="j", resource_id="te-2")
 
 
-def a_status_follows_that_can_not(talk: Talk) -> None:
+def a_status_follows_that_can_not(talk: LogBuilder) -> None:
     talk.status("FAILED")
 
 
-def a_status_follows_an_end(talk: Talk) -> None:
+def a_status_follows_an_end(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1")
     talk.status("FINISHED")
     talk.status("RUNNING")
 
 
-def a_job_ends_otherwise_than_was_said(talk: Talk) -> None:
+def a_job_ends_otherwise_than_was_said(talk: LogBuilder) -> None:
     talk.say(
         "job_master/j", "dispatcher", "dispatcher.JobReachedTerminalState", job_id="j", status="CANCELED"
     )
 
 
-def a_client_is_told_another_end(talk: Talk) -> None:
+def a_client_is_told_another_end(talk: LogBuilder) -> None:
     talk.say("dispatcher", "client/me", "client.JobFinished", job_id="j", status="FAILED")
 
 
-def the_dispatcher_is_not_told(talk: Talk) -> None:
+def the_dispatcher_is_not_told(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1")
     talk.status("FINISHED")
 
 
-def the_client_is_not_told(talk: Talk) -> None:
+def the_client_is_not_told(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1")
     talk.status("FINISHED")
     talk.say(
@@ -224,103 +224,103 @@ def the_client_is_not_told(talk: Talk) -> None:
     )
 
 
-def a_job_is_started_twice(talk: Talk) -> None:
+def a_job_is_started_twice(talk: LogBuilder) -> None:
     graph = {"name": "Job", "vertices": [vertex("v")]}
     talk.say("dispatcher", "job_master/j", "job_master.StartJob", job_id="j", job_graph=graph)
 
 
-def a_cause_is_not_there_yet(talk: Talk) -> None:
+def a_cause_is_not_there_yet(talk: LogBuilder) -> None:
     talk.say("job_master/j", "client", "client.Anything", cause=len(talk.events) + 1)
 
 
-def a_cause_had_not_been_read(talk: Talk) -> None:
+def a_cause_had_not_been_read(talk: LogBuilder) -> None:
     last = talk.say("dispatcher", "job_master/j", "job_master.Anything")
     talk.say("job_master/j", "client", "client.Anything", cause=last, at=last - 1)
 
 
-def a_cause_is_none_of_its_business(talk: Talk) -> None:
+def a_cause_is_none_of_its_business(talk: LogBuilder) -> None:
     last = talk.say("dispatcher", "client/me", "client.Anything")
     talk.say("job_master/j", "client", "client.Anything", cause=last)
 
 
-def a_cause_was_fenced(talk: Talk) -> None:
+def a_cause_was_fenced(talk: LogBuilder) -> None:
     talk.lead("dispatcher")
     last = talk.say("dispatcher", "job_master/j", "job_master.Anything", speaks_as=1)
     talk.say("job_master/j", "client", "client.Anything", cause=last)
 
 
-def a_decision_was_made_before_its_time(talk: Talk) -> None:
+def a_decision_was_made_before_its_time(talk: LogBuilder) -> None:
     talk.say("job_master/j", "client", "client.Anything", at=len(talk.events))
 
 
-def a_leader_has_not_read_that_it_leads(talk: Talk) -> None:
+def a_leader_has_not_read_that_it_leads(talk: LogBuilder) -> None:
     claim = talk.lead("dispatcher")
     talk.say("dispatcher", "client/me", "client.Anything", at=claim - 1)
 
 
-def a_job_is_led_by_one_who_has_not_read_so(talk: Talk) -> None:
+def a_job_is_led_by_one_who_has_not_read_so(talk: LogBuilder) -> None:
     claim = talk.lead("job_master/j")
     talk.say("job_master/j", "client", "client.Anything", at=claim - 1)
 
 
-def somebody_leads_whom_the_log_does_not_name(talk: Talk) -> None:
+def somebody_leads_whom_the_log_does_not_name(talk: LogBuilder) -> None:
     talk.say("dispatcher", "client/me", "client.Anything", speaks_as=99)
 
 
-def a_job_speaks_before_it_has_begun(talk: Talk) -> None:
+def a_job_speaks_before_it_has_begun(talk: LogBuilder) -> None:
     talk.say("job_master/k", "client", "client.Anything")
 
 
-def a_farewell_has_other_words(talk: Talk) -> None:
+def a_farewell_has_other_words(talk: LogBuilder) -> None:
     te = "task_executor/te-1"
     body = {"job_id": "j", "resource_id": "te-1", "reason": "bye"}
     talk.say(te, "job_master/j", "job_master.DisconnectTaskManager", **body)
 
 
-def a_job_master_stops_with_other_words(talk: Talk) -> None:
+def a_job_master_stops_with_other_words(talk: LogBuilder) -> None:
     body = {"job_id": "j", "reason": "Stopping JobMaster for job Other(j)."}
     talk.say("job_master/j", "task_executor/te-2", "task_executor.DisconnectJobManager", **body)
 
 
-def a_job_master_parts_before_it_frees(talk: Talk) -> None:
+def a_job_master_parts_before_it_frees(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1")
     talk.part("te-1")
 
 
-def a_task_tells_what_it_has_counted_before_it_ends(talk: Talk) -> None:
+def a_task_tells_what_it_has_counted_before_it_ends(talk: LogBuilder) -> None:
     talk.report("a0", "RUNNING", "te-1", counts={"n": 1})
 
 
-def a_task_has_counted_what_is_no_number(talk: Talk) -> None:
+def a_task_has_counted_what_is_no_number(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1", counts={"n": float("inf")})
 
 
-def a_job_has_counted_too_little(talk: Talk) -> None:
+def a_job_has_counted_too_little(talk: LogBuilder) -> None:
     talk.report("a0", "FAILED", "te-1", counts={"n": 2})
     talk.task("a1", "A", "te-1", number=1)
     talk.report("a1", "FINISHED", "te-1", counts={"n": 5})
     talk.end(counts={"n": 2})
 
 
-def a_job_has_counted_what_attempts_before_had_counted_twice(talk: Talk) -> None:
+def a_job_has_counted_what_attempts_before_had_counted_twice(talk: LogBuilder) -> None:
     talk.report("a0", "FAILED", "te-1", counts={"n": 2})
     talk.task("a1", "A", "te-1", number=1)
     talk.report("a1", "FINISHED", "te-1", counts={"n": 5})
     talk.end(counts={"n": 7})
 
 
-def a_job_has_forgotten_what_it_counted(talk: Talk) -> None:
+def a_job_has_forgotten_what_it_counted(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1", counts={"n": 5})
     talk.end()
 
 
-def a_client_is_told_other_counts(talk: Talk) -> None:
+def a_client_is_told_other_counts(talk: LogBuilder) -> None:
     talk.say(
         "dispatcher", "client/me", "client.JobFinished", job_id="j", status="FINISHED", accumulators={"n": 1}
     )
 
 
-BAD: dict[Callable[[Talk], None], str] = {
+BAD: dict[Callable[[LogBuilder], None], str] = {
     a_leader_has_not_read_that_it_leads: "by one who had not read that this begins at",
     a_job_is_led_by_one_who_has_not_read_so: "by one who had not read that this begins at",
     somebody_leads_whom_the_log_does_not_name: "under epoch 99, which nobody ever had",
@@ -382,7 +382,7 @@ BAD: dict[Callable[[Talk], None], str] = {
 
 
 @pytest.mark.parametrize("spoil", BAD, ids=lambda each: each.__name__)
-def test_what_is_wrong_is_found_and_said(spoil: Callable[[Talk], None]) -> None:
+def test_what_is_wrong_is_found_and_said(spoil: Callable[[LogBuilder], None]) -> None:
     talk = running()
     spoil(talk)
     (found, *more) = [each for each in said(talk) if BAD[spoil] in each]
@@ -404,7 +404,7 @@ SHOWS_AT_THE_END = {
 
 
 @pytest.mark.parametrize("spoil", BAD, ids=lambda each: each.__name__)
-def test_what_may_still_be_mended_is_wrong_only_at_the_end(spoil: Callable[[Talk], None]) -> None:
+def test_what_may_still_be_mended_is_wrong_only_at_the_end(spoil: Callable[[LogBuilder], None]) -> None:
     talk = running()
     spoil(talk)
     found = [each for each in said(talk, settled=False) if BAD[spoil] in each]
@@ -499,7 +499,7 @@ def test_a_task_executor_that_restarts_goes_on_and_says_so() -> None:
 
 
 def test_co_located_subtasks_are_in_one_slot() -> None:
-    talk = Talk().cluster("te-1", "te-2")
+    talk = LogBuilder().cluster("te-1", "te-2")
     talk.start("j", vertex("v", co_location="x"), vertex("w", co_location="x"))
     talk.slot("A", "te-1")
     talk.slot("B", "te-2")
@@ -511,7 +511,7 @@ def test_co_located_subtasks_are_in_one_slot() -> None:
 
 
 def test_subtasks_without_a_group_are_alone_in_their_slots() -> None:
-    talk = Talk().cluster("te-1")
+    talk = LogBuilder().cluster("te-1")
     talk.start("j", vertex("v", ""), vertex("w", ""))
     talk.slot("A", "te-1")
     talk.task("a0", "A", "te-1")

@@ -13,29 +13,33 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from tailrace.pipelines.graph.chain import edge_type, output_type
-from tailrace.pipelines.runtime.common.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
-from tailrace.pipelines.runtime.formats import Format, reader_of
-from tailrace.pipelines.runtime.formats.format import read_good
-from tailrace.pipelines.runtime.operators.chain import Line
+from tailrace.pipelines.runtime.common.deployment import (
+    CheckpointTrigger,
+    SubtaskDeployment,
+    VertexDeployment,
+)
+from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
+from tailrace.pipelines.runtime.formats import ValueFormat, create_reader
+from tailrace.pipelines.runtime.formats.format import read_valid
+from tailrace.pipelines.runtime.operators.chain import StatelessPipeline
 from tailrace.pipelines.runtime.operators.factory import build_prefix
 from tailrace.pipelines.runtime.records.buffers import (
     BufferCodec,
     BufferError,
-    header_of,
+    decode_header,
     is_opaque,
     without_records,
 )
-from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_snapshot import Part
-from tailrace.pipelines.runtime.stream_task.input.barrier_handler import Pending
+from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_snapshot import SubtaskSnapshot
+from tailrace.pipelines.runtime.stream_task.input.barrier_handler import PendingCheckpoint
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
 from tailrace.pipelines.runtime.stream_task.loop.subtask import Subtask
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
-from tailrace.pipelines.runtime.stream_task.restore.group_offsets import GroupCopy
+from tailrace.pipelines.runtime.stream_task.restore.group_offsets import CommittedGroupOffset
 from tailrace.pipelines.runtime.stream_task.restore.progress_evidence import require_group
-from tailrace.pipelines.runtime.stream_task.restore.restore_plan import beginning_of, in_flight
-from tailrace.pipelines.runtime.stream_task.state.fork_worker import Work
-from tailrace.pipelines.runtime.stream_task.state.progress import Progress
+from tailrace.pipelines.runtime.stream_task.restore.restore_plan import in_flight, plan_restore
+from tailrace.pipelines.runtime.stream_task.state.fork_worker import ForkedWork
+from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
 from tailrace.schemas.types import RestoredCheckpoint
 
 from .memory_checkpoints import Tell
@@ -88,7 +92,7 @@ class MemoryAttempt:
         )
         self._restored = 0 if restore is None else restore.checkpoint_id
         self.finished = False
-        self._parts: list[Part] = []
+        self._parts: list[SubtaskSnapshot] = []
         """On their way to storage."""
         self._changelog_offsets: dict[int, int] = {}
         """Where the changelog goes on behind a checkpoint, by its id."""
@@ -103,7 +107,7 @@ class MemoryAttempt:
         self._tail = kafka.tail(self.assembly.changelog, index)
         copy = kafka.group_answer(place, cluster.rng)
         require_group(self._tail, copy, self.assembly.changelog, index, cluster.generation, None)
-        self._beginning = beginning_of(
+        self._beginning = plan_restore(
             deployment,
             index,
             generation=cluster.generation,
@@ -157,15 +161,17 @@ class MemoryAttempt:
             self._transaction.send(each.topic, each.data, partition=each.partition)
         self._transaction.commit()
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> SubtaskProgress:
         """As task.py and kafka_reading.py have it."""
         source, begins = self.assembly.through_spark, self._beginning.begins
-        progress = Progress.from_entry(self._tail.entry, self._topics, self._cluster.generation)
+        progress = SubtaskProgress.from_entry(self._tail.entry, self._topics, self._cluster.generation)
         if source is not None and begins:
             assert self._kafka_input is not None
             restored = self._beginning.kafka_positions(source.operator_id) or {}
             places = self._kafka_input.places
-            progress = Progress({(i, p): restored.get(self._topics[i], {}).get(p, 0) for i, p in places})
+            progress = SubtaskProgress(
+                {(i, p): restored.get(self._topics[i], {}).get(p, 0) for i, p in places}
+            )
         return replace(progress, changelog_from=self._tail.end) if begins else progress
 
     def _restore(self) -> None:
@@ -182,7 +188,7 @@ class MemoryAttempt:
         if beginning.changelog_from is not None:
             kafka = self._cluster.kafka
             if beginning.changelog_from < kafka.starts.get((changelog, self._index), 0):
-                raise ProgressLost(f"{changelog} begins behind {beginning.changelog_from}")
+                raise ProgressLostError(f"{changelog} begins behind {beginning.changelog_from}")
             log = kafka.log(changelog, self._index)
             for offset in range(beginning.changelog_from, len(log)):
                 place = f"{changelog} [{self._index}] at offset {offset}"
@@ -193,7 +199,7 @@ class MemoryAttempt:
         """What has been counted and committed."""
         return self.assembly.accumulators.committed()
 
-    def trigger(self, checkpoint: Checkpoint) -> None:
+    def trigger(self, checkpoint: CheckpointTrigger) -> None:
         """The subtask is told to begin."""
         self.task.cuts.trigger(checkpoint)
 
@@ -217,7 +223,7 @@ class MemoryAttempt:
         cuts = task.cuts
         cut = cuts._cut
 
-        def watched(pending: Pending) -> None:
+        def watched(pending: PendingCheckpoint) -> None:
             cut(pending)
             tell.cut(pending.number, self._transaction.sent + task.output.queued)
 
@@ -239,7 +245,7 @@ class MemoryAttempt:
         if writer is None:
             return
 
-        def begun(work: Work) -> HeldBack:
+        def begun(work: ForkedWork) -> HeldBack:
             self._writing.append(HeldBack(work))
             return self._writing[-1]
 
@@ -290,12 +296,12 @@ class MemoryAttempt:
         if source is not None:
             parameters = json.loads(source.parameters)
             record_type = output_type(source)
-            self._reader = reader_of(Format.of(parameters["format"]), record_type)
+            self._reader = create_reader(ValueFormat.of(parameters["format"]), record_type)
             self._skips = parameters.get("on_bad_record") == "skip"
             types = [record_type]
         else:
             types = [edge_type(deployment.job_graph, edge) for edge in deployment.inputs]
-        self._line = build_prefix(prefix, *types[:1]) if prefix else Line(())
+        self._line = build_prefix(prefix, *types[:1]) if prefix else StatelessPipeline(())
         self._line.open()
         self._reads = [BufferCodec(each) for each in types] if prefix else []
         self._writes = (
@@ -325,7 +331,7 @@ class MemoryAttempt:
         if rng is None or committed is None or rng.random() > 0.3:
             return
         entry, kafka = committed.entry, self._cluster.kafka
-        copy = GroupCopy(entry.generation, committed.offset, entry.changelog_id)
+        copy = CommittedGroupOffset(entry.generation, committed.offset, entry.changelog_id)
         kafka.groups.setdefault(self._place, []).append(copy)
         if not self.assembly.keeps_state:
             kafka.trim(self.assembly.changelog, self._index, committed.offset)
@@ -383,7 +389,7 @@ class MemoryAttempt:
     def _take_records(self, place: tuple[int, int], first: int, messages: Sequence[Message]) -> None:
         timestamps = pa.array([message.timestamp_ms for message in messages], pa.int64())
         values = pa.array([message.value for message in messages], pa.binary())
-        batch, bad = read_good(self._reader, timestamps, values)
+        batch, bad = read_valid(self._reader, timestamps, values)
         if bad and not self._skips:
             raise TaskError(bad[0].why)
         assert self._writes is not None
@@ -415,7 +421,7 @@ class MemoryAttempt:
 class HeldBack:
     """Work of a child: done at once, and heard of later."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: ForkedWork) -> None:
         self._done = work(lambda: None)
         self.result: Future[bytes] = Future()
 
@@ -446,7 +452,7 @@ def _no_pause(seconds: float) -> None:
 def is_tick(data: bytes) -> bool:
     """Also of bytes that are no buffer."""
     try:
-        return header_of(data).tick
+        return decode_header(data).tick
     except BufferError:
         return False
 

@@ -25,7 +25,7 @@ from tailrace.pipelines.checkpoint.metadata import (
     outline_of,
     write_metadata,
 )
-from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger
 from tailrace.pipelines.runtime.stream_task.state import state_writer
 from tailrace.schemas.types import (
     CheckpointMetrics,
@@ -59,7 +59,7 @@ class Plan:
 class Attempt(Protocol):
     """What the coordinator knows of a subtask that runs."""
 
-    def trigger(self, checkpoint: Checkpoint) -> None: ...
+    def trigger(self, checkpoint: CheckpointTrigger) -> None: ...
     def confirm(self, checkpoint_id: int) -> None: ...
     def abort_checkpoint(self, checkpoint_id: int) -> None: ...
 
@@ -100,7 +100,7 @@ class Taken:
 
 @dataclass
 class _Pending:
-    checkpoint: Checkpoint
+    checkpoint: CheckpointTrigger
     awaited: set[Place]
     parts: dict[Place, SubtaskSnapshot]
     cuts: dict[Place, int] = field(default_factory=dict)
@@ -198,7 +198,7 @@ class MemoryCoordinator:
             if place not in running
         }
         pending = self._pending[number] = _Pending(
-            Checkpoint(checkpoint_id=number, timestamp=0, options=options),
+            CheckpointTrigger(checkpoint_id=number, timestamp=0, options=options),
             set(running),
             dict(finished),
         )
@@ -319,7 +319,7 @@ def storage(seed: int) -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(state_writer, "LEAST_CHAIN", 300)
-        patch.setattr(state_writer, "MOST_FILES", 4)
+        patch.setattr(state_writer, "MAX_FILES", 4)
         if seed % 3:
             yield folder
         else:

@@ -21,7 +21,7 @@ from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.api.transformations import Physical
 from tailrace.pipelines.checkpoint.compatibility import finished_subtasks
 from tailrace.pipelines.graph.physical_plan import output_topic, temporary_topics
-from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
 from tailrace.schemas.types import JobGraph, JobVertex, RestoredCheckpoint
 
 from .memory_attempt import CLUSTER, MemoryAttempt
@@ -199,7 +199,7 @@ class MemoryCluster:
                         if crashes and rng is not None and rng.random() < crash_rate:
                             crashes -= 1
                             self._crash(place)
-                    except ProgressLost as lost:
+                    except ProgressLostError as lost:
                         self._go_back(place, lost)
                         moved = True
                 latest = self._latest
@@ -318,7 +318,7 @@ class MemoryCluster:
             topic, partition, Message(garbage, rng.choice([b"", b"no operator", rng.randbytes(4)]))
         )
 
-    def _go_back(self, place: Place, lost: ProgressLost) -> None:
+    def _go_back(self, place: Place, lost: ProgressLostError) -> None:
         """After a subtask has lost its progress. Raises that where there is no checkpoint."""
         latest = self._latest
         if latest is None:

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
-from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import Tail
-from tailrace.pipelines.runtime.stream_task.restore.group_offsets import GroupCopy
-from tailrace.pipelines.runtime.stream_task.state.progress_entry import KEY, decode
+from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import ChangelogTail
+from tailrace.pipelines.runtime.stream_task.restore.group_offsets import CommittedGroupOffset
+from tailrace.pipelines.runtime.stream_task.state.progress_entry import KEY, decode_progress
 
 BEGIN_MS = 1_700_000_000_000
 AFTER_MAX_MS = 3_600_000
@@ -35,7 +35,7 @@ class MemoryKafka:
     """Logs of messages, and what consumer groups were told."""
 
     logs: dict[str, dict[int, list[Message]]] = field(default_factory=dict)
-    groups: dict[Place, list[GroupCopy]] = field(default_factory=dict)
+    groups: dict[Place, list[CommittedGroupOffset]] = field(default_factory=dict)
     """All that a subtask's group was ever told: a broker may answer any of it, or nothing."""
     owners: dict[Place, MemoryTransaction] = field(default_factory=dict)
     """Whose transactions count: those of the attempt that came last."""
@@ -61,19 +61,19 @@ class MemoryKafka:
         """Deletes what lies before an offset; a zombie's word may be an old one."""
         self.starts[topic, partition] = max(below, self.starts.get((topic, partition), 0))
 
-    def tail(self, topic: str, partition: int) -> Tail:
+    def tail(self, topic: str, partition: int) -> ChangelogTail:
         """As restore.read_tail finds it."""
         log, start = self.log(topic, partition), self.starts.get((topic, partition), 0)
         for offset in range(len(log) - 1, start - 1, -1):
             if log[offset].key == KEY:
-                return Tail(decode(log[offset].value), offset, len(log))
+                return ChangelogTail(decode_progress(log[offset].value), offset, len(log))
         if log:
-            raise ProgressLost(f"{topic} [{partition}] holds messages, and no progress entry")
-        return Tail(None, -1, 0)
+            raise ProgressLostError(f"{topic} [{partition}] holds messages, and no progress entry")
+        return ChangelogTail(None, -1, 0)
 
-    def group_answer(self, place: Place, rng: random.Random | None) -> GroupCopy | None:
+    def group_answer(self, place: Place, rng: random.Random | None) -> CommittedGroupOffset | None:
         """What a broker says of a subtask's group: the newest; with `rng` any older one, or nothing."""
-        told: list[GroupCopy | None] = [None, *self.groups.get(place, ())]
+        told: list[CommittedGroupOffset | None] = [None, *self.groups.get(place, ())]
         return told[-1] if rng is None else rng.choice(told)
 
 

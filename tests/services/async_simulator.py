@@ -28,9 +28,9 @@ from tailrace.services.core.role import IllegalEvent, Instruction, OutgoingEvent
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.worker_pool import WorkerState
-from tailrace.services.simulation.checkpoint_storage import OF_CHECKPOINTS
-from tailrace.services.simulation.simulated_effects import OF_MASTERS, answer
-from tailrace.services.simulation.task_events import registration, state_changed
+from tailrace.services.simulation.checkpoint_storage import CHECKPOINT_INSTRUCTIONS
+from tailrace.services.simulation.simulated_effects import MASTER_INSTRUCTIONS, perform
+from tailrace.services.simulation.task_events import register_task_executor, report_state_change
 from tailrace.services.task_executor.instructions import (
     AbortTasks,
     ConfirmTasks,
@@ -43,7 +43,7 @@ from tailrace.services.task_executor.state import Task, TaskExecutorState
 from .simulated_cluster.checkpoints import RECORDS, Barriers, TaskCheckpoints
 from .simulated_cluster.cluster import PROFILE, SECOND, graph, new_replica
 
-RAN = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
+COMPLETED_TASKS = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
 MASTER_ROLES = ("dispatcher", "resource_manager")
 MASTER_KINDS = (*MASTER_ROLES, "job_master")
 Subtask = tuple[str, str, int]
@@ -51,7 +51,7 @@ Subtask = tuple[str, str, int]
 RUNNING, CANCELED, FAILED = ExecutionState.RUNNING, ExecutionState.CANCELED, ExecutionState.FAILED
 
 
-class World:
+class AsyncSimulator:
     """The log, the clock, and the processes that are alive. `truth` has folded all of the log."""
 
     def __init__(
@@ -67,14 +67,14 @@ class World:
         self.task_failures = 0.0
         self.driver_failures = 0.0
         self.barriers = Barriers()
-        self.single: Process | None = None
+        self.single: SimulatedProcess | None = None
         """The newest master."""
-        self.deposed: list[Process] = []
+        self.deposed: list[SimulatedProcess] = []
         self.leaderships: list[LeadershipState] = []
         """By offset: who leads behind the event."""
         self.admitted: list[bool] = []
         """By offset: whether readers take notice of the event."""
-        self.workers: dict[str, Process] = {}
+        self.workers: dict[str, SimulatedProcess] = {}
         self.ever_started: set[str] = set()
         self.started_by_driver: set[str] = set()
         self.illegal: list[str] = []
@@ -85,7 +85,7 @@ class World:
         """Offsets of what was not decided by a role."""
         self.counted: Counter[Subtask] = Counter()
         """What each subtask has counted and committed: it outlives processes and attempts."""
-        self.writers: dict[Subtask, tuple[int, Process]] = {}
+        self.writers: dict[Subtask, tuple[int, SimulatedProcess]] = {}
         """The attempt, by its number and process, that may commit: the last one that was started fences the others."""
 
     def append(self, events: list[Event], *, by_shell: bool = False) -> None:
@@ -101,21 +101,21 @@ class World:
             self.changed.append([(address, truth.states[address]) for address in truth.apply(record)])
             self.leaderships.append(truth.leadership)
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[SimulatedProcess]:
         """All that are alive, deposed ones included."""
         masters = [self.single] if self.single else []
         return [*masters, *self.deposed, *self.workers.values()]
 
     @property
-    def master(self) -> Process | None:
+    def master(self) -> SimulatedProcess | None:
         """Who leads the Dispatcher, if it is alive."""
         return self.leader("dispatcher")
 
-    def leader(self, role: str) -> Process | None:
+    def leader(self, role: str) -> SimulatedProcess | None:
         """Who leads a role of masters, as the log has it, if it is alive."""
         return self.single
 
-    def is_alive(self, process: Process) -> bool:
+    def is_alive(self, process: SimulatedProcess) -> bool:
         """Whether it has not ended."""
         return process is self.single or process in self.workers.values() or process in self.deposed
 
@@ -123,7 +123,7 @@ class World:
         """Another jobmanager; one that is alive does not know yet that it was deposed."""
         if self.single is not None:
             self.deposed.append(self.single)
-        self.single = Process(self, MASTER_ROLES)
+        self.single = SimulatedProcess(self, MASTER_ROLES)
         self.single.configure()
         self.single.look_for_survivors()
 
@@ -147,7 +147,7 @@ class World:
         older = self.workers.get(resource_id)
         if older is not None and zombie:
             self.deposed.append(older)
-        self.workers[resource_id] = Process(self, (f"task_executor/{resource_id}",), slots, profile)
+        self.workers[resource_id] = SimulatedProcess(self, (f"task_executor/{resource_id}",), slots, profile)
 
     def kill_worker(self, resource_id: str) -> None:
         """SIGKILL."""
@@ -217,10 +217,10 @@ class World:
 
 
 @dataclass(eq=False)
-class Process:
+class SimulatedProcess:
     """One process: what it leads, how far it has read, what runs in it."""
 
-    world: World
+    world: AsyncSimulator
     leads: tuple[str, ...]
     slots: int = 0
     profile: ResourceProfile = PROFILE
@@ -305,7 +305,7 @@ class Process:
         for resource_id in sorted(survivors.difference(pool.keys())):
             world.kill_worker(resource_id)
         for resource_id, worker in sorted(pool.items()):
-            if worker.driven and worker.state in RAN and resource_id not in survivors:
+            if worker.driven and worker.state in COMPLETED_TASKS and resource_id not in survivors:
                 self._lost("resource_manager", resource_id, "it has not survived")
 
     def fold(self, count: int | None = None) -> None:
@@ -413,7 +413,7 @@ class Process:
     ) -> None:
         if cause is None:
             cause = self.submission_of(attempt)
-        owed = state_changed(
+        owed = report_state_change(
             job_id, attempt, state, failure, counts, progress_lost=progress_lost, cause=cause
         )
         self.mean_to_say(self.leads[0], owed)
@@ -459,7 +459,7 @@ class Process:
         self.dirty[self.leads[0]] = None
         resource_id = self.leads[0].partition("/")[2]
         own = self.leads[0]
-        owed = registration(
+        owed = register_task_executor(
             resource_id,
             self.slots,
             self.profile,
@@ -480,10 +480,12 @@ class Process:
 
     def _perform(self, address: str, instruction: Instruction) -> None:
         match instruction:
-            case _ if isinstance(instruction, OF_MASTERS):
+            case _ if isinstance(instruction, MASTER_INSTRUCTIONS):
                 barriers = self.world.barriers
-                fails = isinstance(instruction, OF_CHECKPOINTS) and self._happens(barriers.trouble.metadata)
-                owed = answer(address, instruction, barriers.storage, _built, storage_fails=fails)
+                fails = isinstance(instruction, CHECKPOINT_INSTRUCTIONS) and self._happens(
+                    barriers.trouble.metadata
+                )
+                owed = perform(address, instruction, barriers.storage, _build_result, storage_fails=fails)
                 self.mean_to_say(address, owed)
             case RunTasks(tasks=tasks):
                 for task in tasks:
@@ -551,7 +553,7 @@ class Process:
         self.mean_to_say(address, OutgoingEvent(address, body, cause))
 
 
-def _built(instruction: BuildJobGraph) -> JobGraph | str:
+def _build_result(instruction: BuildJobGraph) -> JobGraph | str:
     if instruction.entry_point.target == "fails":
         return "it raised"
     return graph(instruction.parallelism or 1)
@@ -566,7 +568,7 @@ def lines(records: list[Record]) -> list[str]:
     ]
 
 
-def owed(world: World) -> Iterator[tuple[str, OutgoingEvent]]:
+def owed_events(world: AsyncSimulator) -> Iterator[tuple[str, OutgoingEvent]]:
     """What any process that is alive owes, looked at afresh."""
     for process in world.processes():
         for address, state in process.states.items():
@@ -574,4 +576,4 @@ def owed(world: World) -> Iterator[tuple[str, OutgoingEvent]]:
                 yield address, each
 
 
-__all__ = ["IllegalEvent", "Process", "World", "lines", "owed"]
+__all__ = ["IllegalEvent", "SimulatedProcess", "AsyncSimulator", "lines", "owed_events"]

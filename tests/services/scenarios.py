@@ -19,12 +19,12 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph
 from tailrace.services.core.leadership import LeadershipState
 
-from .async_simulator import World
+from .async_simulator import AsyncSimulator
 from .scenarios_checkpoints import STORIES
 from .scenarios_masters import STORIES_OF_MASTERS
 from .simulated_cluster.chaos import Chaos
 from .simulated_cluster.cluster import Cluster, graph
-from .simulated_cluster.jobs import co_located, configured
+from .simulated_cluster.jobs import co_located, with_options
 
 
 def a_job_finishes() -> Cluster:
@@ -130,7 +130,7 @@ def a_task_fails() -> Cluster:
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
     cluster.settle()
-    cluster.submit("j1", configured(graph(2), {"restart-strategy.type": "none"}))
+    cluster.submit("j1", with_options(graph(2), {"restart-strategy.type": "none"}))
     cluster.settle()
     cluster.report(
         "task_executor/te-1",
@@ -263,7 +263,7 @@ def one_task_fails_and_is_restarted_alone() -> Cluster:
     cluster.start_task_executor("te-1", slots=2)
     cluster.settle()
     restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 s"}
-    cluster.submit("j1", configured(graph(2), restarts))
+    cluster.submit("j1", with_options(graph(2), restarts))
     cluster.settle()
     cluster.report("task_executor/te-1", first_task(cluster, "te-1"), ExecutionState.FAILED, "it broke")
     cluster.settle()
@@ -280,7 +280,7 @@ def what_attempts_have_counted_adds_up() -> Cluster:
     cluster.start_task_executor("te-1", slots=2)
     cluster.settle()
     restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 s"}
-    cluster.submit("j1", configured(graph(2), restarts))
+    cluster.submit("j1", with_options(graph(2), restarts))
     cluster.settle()
     te, first = "task_executor/te-1", first_task(cluster, "te-1")
     cluster.report(te, first, ExecutionState.FAILED, "it broke", {"bad lines": 2})
@@ -375,7 +375,7 @@ SCENARIOS: dict[str, Callable[[], Cluster]] = {
 }
 
 
-def walk(seed: int) -> World:
+def walk(seed: int) -> AsyncSimulator:
     """A cluster that goes its way at random: the same way for the same seed."""
     chaos = Chaos(random.Random(seed))
     chaos.run()

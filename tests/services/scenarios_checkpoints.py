@@ -7,10 +7,10 @@ from collections.abc import Callable
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
-from tailrace.services.simulation.task_events import acknowledgement
+from tailrace.services.simulation.task_events import acknowledge_checkpoint
 
 from .simulated_cluster.cluster import Cluster, graph
-from .simulated_cluster.jobs import configured
+from .simulated_cluster.jobs import with_options
 
 EVERY_SECOND = {"execution.checkpointing.interval": "1 s", **DIRECTORIES}
 
@@ -21,7 +21,7 @@ def _running(settings: dict[str, str], savepoint_path: str | None = None) -> Clu
     cluster.start_master()
     cluster.start_task_executor("te-1")
     cluster.settle()
-    cluster.submit("j1", configured(graph(), settings), savepoint_path=savepoint_path)
+    cluster.submit("j1", with_options(graph(), settings), savepoint_path=savepoint_path)
     cluster.settle()
     return cluster
 
@@ -49,7 +49,7 @@ def a_checkpoint_is_declined() -> Cluster:
     cluster.answers = False
     cluster.tick(1)
     te, jm = "task_executor/te-1", "job_master/j1"
-    cluster.say(te, jm, acknowledgement("j1", source, 1).body)
+    cluster.say(te, jm, acknowledge_checkpoint("j1", source, 1).body)
     declined = job_master.DeclineCheckpoint(
         job_id="j1", execution_attempt_id=window, checkpoint_id=1, reason="its state can't be written"
     )
@@ -64,9 +64,9 @@ def a_checkpoint_expires() -> Cluster:
     source, window = _tasks(cluster)
     cluster.answers = False
     cluster.tick(1)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement("j1", source, 1).body)
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint("j1", source, 1).body)
     cluster.tick(5)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement("j1", window, 1).body)
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint("j1", window, 1).body)
     cluster.settle()
     return cluster
 
@@ -120,7 +120,7 @@ def a_job_begins_with_a_savepoint() -> Cluster:
     cluster = a_job_stops_with_a_savepoint()
     (taken,) = cluster.said("client.CheckpointSucceeded")
     uri = taken.body.checkpoint.uri  # type: ignore[attr-defined]
-    cluster.submit("j2", configured(graph(), DIRECTORIES), savepoint_path=uri)
+    cluster.submit("j2", with_options(graph(), DIRECTORIES), savepoint_path=uri)
     cluster.settle()
     return cluster
 
@@ -137,10 +137,10 @@ def the_master_changes_in_the_middle_of_a_checkpoint() -> Cluster:
     cluster.answers = False
     cluster.tick(1)
     source, window = _tasks(cluster)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement("j1", source, 2).body)
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint("j1", source, 2).body)
     cluster.start_master()
     cluster.settle()
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement("j1", window, 2).body)
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint("j1", window, 2).body)
     cluster.settle()
     return cluster
 

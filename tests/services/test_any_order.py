@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from .async_simulator import lines
-from .simulated_cluster.chaos import ALWAYS, TROUBLE, Chaos
+from .simulated_cluster.chaos import ALWAYS, FAULT_ACTIONS, Chaos
 
 SOAK = "EXAMPLES" in os.environ
 
@@ -36,7 +36,7 @@ class AnyOrder(RuleBasedStateMachine):
     def goes_on(self, kind: str) -> None:
         self._told(lambda: self.chaos.step(kind))
 
-    @rule(kind=st.sampled_from(sorted(TROUBLE)))
+    @rule(kind=st.sampled_from(sorted(FAULT_ACTIONS)))
     def has_trouble(self, kind: str) -> None:
         self._told(lambda: self.chaos.step(kind))
 

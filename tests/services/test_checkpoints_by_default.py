@@ -16,7 +16,7 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
 
 from .simulated_cluster.cluster import Cluster, graph
-from .simulated_cluster.jobs import configured
+from .simulated_cluster.jobs import with_options
 
 assert CHECKPOINT_INTERVAL.default is not None
 INTERVAL_S = CHECKPOINT_INTERVAL.default / 1e6
@@ -34,7 +34,7 @@ def run_for_an_hour(
     cluster.start_master()
     cluster.start_task_executor("te-1")
     cluster.settle()
-    cluster.submit("j1", configured(graph(), job_options))
+    cluster.submit("j1", with_options(graph(), job_options))
     cluster.settle()
     since_failure_s = 0.0
     for _ in range(int(HOUR_S / STEP_S)):

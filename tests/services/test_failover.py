@@ -13,8 +13,15 @@ from tailrace.services.core.role import kind_of
 
 from .simulated_cluster.chaos import ALWAYS, Chaos
 from .simulated_cluster.cluster import SECOND, graph
-from .simulated_cluster.jobs import co_located, configured, in_a_line, in_groups, in_single_slots, shared
-from .simulated_cluster.master_chaos import MASTERS_TROUBLE
+from .simulated_cluster.jobs import (
+    co_located,
+    in_a_line,
+    in_groups,
+    in_single_slots,
+    shared_slots,
+    with_options,
+)
+from .simulated_cluster.master_chaos import MASTER_FAULT_ACTIONS
 from .simulated_cluster.masters import StandbyWorld
 
 WORKERS, SLOTS = 3, 40
@@ -23,9 +30,9 @@ MOST_JOBS = 6
 
 def job_that_runs(draw: random.Random) -> JobGraph:
     """One that nothing is wrong with, and that there are slots for."""
-    shape = draw.choice((graph, shared, in_groups, in_single_slots, co_located, in_a_line))
+    shape = draw.choice((graph, shared_slots, in_groups, in_single_slots, co_located, in_a_line))
     job = shape(draw.randint(1, 3))
-    return configured(job, {"execution.checkpointing.interval": "1 s"}) if draw.random() < 0.5 else job
+    return with_options(job, {"execution.checkpointing.interval": "1 s"}) if draw.random() < 0.5 else job
 
 
 class OnlyMasters(Chaos):
@@ -38,7 +45,7 @@ class OnlyMasters(Chaos):
         self.steps = draw.choice((40, 120))
         weights = {
             **ALWAYS,
-            **MASTERS_TROUBLE,
+            **MASTER_FAULT_ACTIONS,
             "start_master": 1.0,
             "kill_master": 1.0,
             "master_dies_between": 2.0,

@@ -39,8 +39,8 @@ def at_most(length: int) -> st.SearchStrategy[str]:
     )
 
 
-NAMES = at_most(limits.LONGEST_NAME)
-AMOUNTS = st.sampled_from((0, 0, 1, limits.MOST_OF_A_RESOURCE))
+NAMES = at_most(limits.MAX_NAME_LENGTH)
+AMOUNTS = st.sampled_from((0, 0, 1, limits.MAX_RESOURCE_AMOUNT))
 PROFILES = st.none() | st.builds(
     lambda amounts, names, zero: ResourceProfile(
         cpu_cores=float(amounts[0]),
@@ -50,7 +50,7 @@ PROFILES = st.none() | st.builds(
         network_memory_mb=amounts[4],
         managed_memory_mb=amounts[5],
         extended_resources={
-            f"{number}{names}"[: limits.LONGEST_RESOURCE]: float(not zero)
+            f"{number}{names}"[: limits.MAX_RESOURCE_NAME_LENGTH]: float(not zero)
             for number in range(limits.MAX_RESOURCES)
         },
     ),
@@ -73,7 +73,7 @@ def graphs_at_the_bounds(draw: st.DrawFn) -> JobGraph:
                     operator(f"source{number}", OperatorKind.GENERATOR),
                     name=draw(NAMES),
                     uid=draw(st.none() | NAMES),
-                    location=draw(st.none() | at_most(limits.LONGEST_LOCATION)),
+                    location=draw(st.none() | at_most(limits.MAX_LOCATION_LENGTH)),
                 ),
             ),
             name=draw(NAMES),
@@ -179,7 +179,7 @@ def test_the_largest_lists_of_subtasks_fit() -> None:
 
 @pytest.mark.parametrize("parallelism", [8, 64])
 def test_what_is_said_for_each_slot_does_not_repeat_what_a_client_made_large(parallelism: int) -> None:
-    name, resource = "n" * limits.LONGEST_NAME, "r" * (limits.LONGEST_RESOURCE - 2)
+    name, resource = "n" * limits.MAX_NAME_LENGTH, "r" * (limits.MAX_RESOURCE_NAME_LENGTH - 2)
     profile = ResourceProfile(
         cpu_cores=0.0,
         heap_memory_mb=0,

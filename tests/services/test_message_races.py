@@ -13,7 +13,7 @@ from tailrace.services.core.role import OutgoingEvent, with_headers
 from .job_master.driver import Job
 from .resource_manager.manager import ACTIVE, Manager, asked, of
 from .simulated_cluster.cluster import HARDWARE, PROFILE, SECOND, Cluster, graph
-from .simulated_cluster.jobs import configured, in_single_slots
+from .simulated_cluster.jobs import in_single_slots, with_options
 from .task_executor.log_builder import Talk
 
 
@@ -63,7 +63,7 @@ def test_a_task_that_is_deployed_into_a_lost_slot_does_not_keep_the_job_from_end
     cluster.start_master()
     cluster.start_task_executor("te-1")
     cluster.settle()
-    cluster.submit("j1", configured(graph(), {"restart-strategy.type": "none"}))
+    cluster.submit("j1", with_options(graph(), {"restart-strategy.type": "none"}))
     while not cluster.said("ChannelsCreated"):
         assert cluster.step()
     job_master_state = cluster.replica.states["job_master/j1"]

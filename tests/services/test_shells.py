@@ -14,7 +14,7 @@ from checkpoint_files import metadata_of, pipeline
 from confluent_kafka import KafkaError, KafkaException
 from graphs import edge, job_graph, source, vertex
 from msgspec.structs import replace
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.pipelines.checkpoint.metadata import write_metadata
 from tailrace.schemas import dispatcher, job_master
@@ -22,7 +22,7 @@ from tailrace.schemas.types import EntryPoint, JobGraph, PythonFile, SubtaskStat
 from tailrace.services.blobs.keys import BlobKey
 from tailrace.services.blobs.local_blob_files import BlobFiles
 from tailrace.services.blobs.store import VoidBlobStore
-from tailrace.services.blobs.tiered_store import BlobDepot
+from tailrace.services.blobs.tiered_store import TieredBlobStore
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher import shell as dispatcher_shell
 from tailrace.services.dispatcher.inline_limit import InlineLimit
@@ -88,7 +88,7 @@ def test_channels_that_can_not_be_created_fail_the_job(
     channels: JobMasterShell, said: queue.Queue[OutgoingEvent]
 ) -> None:
     channels.perform("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
-    assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
+    assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
 
 
 PASSING = KafkaException(KafkaError(KafkaError._TRANSPORT))
@@ -99,7 +99,7 @@ def test_a_kafka_that_can_not_be_reached_for_a_moment_fails_no_job(
 ) -> None:
     broker.failures = [PASSING] * 3
     channels.perform("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
-    assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsCreated(job_id="j")
+    assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsCreated(job_id="j")
 
 
 @pytest.mark.parametrize("how", ["not demanded", "retired", "closed"])
@@ -123,7 +123,7 @@ def test_channels_are_deleted_in_the_end(
     channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     channels.perform("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
-    assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
+    assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
     assert broker.failures == []
 
 
@@ -145,7 +145,7 @@ def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
         channels.perform("job_master/j", demanded, None)
         channels.perform("job_master/other", [], None)
     for _ in range(2):
-        assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
+        assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
     channels.close()
     assert said.empty()
 
@@ -165,7 +165,7 @@ def test_a_job_that_is_led_elsewhere_is_left_alone_and_begun_afresh_when_it_is_b
     assert said.empty()
     broker.failures.clear()
     channels.perform("job_master/j", [demand], None)
-    assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
+    assert said.get(timeout=TIMEOUT_S).body == job_master.ChannelsDeleted(job_id="j")
     channels.close()
     assert said.empty()
 
@@ -182,7 +182,7 @@ def test_a_program_that_can_not_even_be_begun_is_answered(
         shell.perform(
             "dispatcher", [BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)], None
         )
-        body = said.get(timeout=PATIENCE_S).body
+        body = said.get(timeout=TIMEOUT_S).body
     finally:
         shell.close()
     assert isinstance(body, dispatcher.JobGraphFailed)
@@ -192,7 +192,7 @@ def test_a_program_that_can_not_even_be_begun_is_answered(
 def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_becomes_one(
     said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    depot = BlobDepot(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
+    depot = TieredBlobStore(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
     key = str(depot.put(b"the program", "j"))
     files = (PythonFile(path="a.py", content=b"", blob=key),)
     seen: list[str] = []
@@ -212,7 +212,7 @@ def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_become
     entry_point = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
         shell.perform("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
-        built = said.get(timeout=PATIENCE_S).body
+        built = said.get(timeout=TIMEOUT_S).body
     finally:
         shell.close()
     assert isinstance(built, dispatcher.JobGraphBuilt)
@@ -255,7 +255,7 @@ def test_a_built_graph_has_the_key_groups_of_what_the_job_begins_with(
     try:
         demand = BuildJobGraph("j", entry_point, None, 3, savepoint, configured(clusters))
         shell.perform("dispatcher", [demand], None)
-        built = said.get(timeout=PATIENCE_S).body
+        built = said.get(timeout=TIMEOUT_S).body
     finally:
         shell.close()
     assert isinstance(built, dispatcher.JobGraphBuilt)
@@ -263,13 +263,13 @@ def test_a_built_graph_has_the_key_groups_of_what_the_job_begins_with(
 
 
 def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[OutgoingEvent], tmp_path: Path) -> None:
-    depot = BlobDepot(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
+    depot = TieredBlobStore(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
     files = (PythonFile(path="a.py", content=b"", blob=f"permanent/j/{'a' * 64}"),)
     shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions(), None, depot)  # type: ignore[arg-type]
     entry_point = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
         shell.perform("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
-        failed = said.get(timeout=PATIENCE_S).body
+        failed = said.get(timeout=TIMEOUT_S).body
     finally:
         shell.close()
     assert isinstance(failed, dispatcher.JobGraphFailed)
@@ -286,7 +286,7 @@ def test_a_program_is_built_once_for_as_long_as_that_is_demanded(
         for demanded in ([demand], [demand], [], [demand]):
             shell.perform("dispatcher", demanded, None)
         for _ in range(2):
-            assert isinstance(said.get(timeout=PATIENCE_S).body, dispatcher.JobGraphBuilt)
+            assert isinstance(said.get(timeout=TIMEOUT_S).body, dispatcher.JobGraphBuilt)
     finally:
         shell.close()
     assert said.empty()

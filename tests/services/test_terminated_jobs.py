@@ -14,7 +14,7 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, JobStatus, SlotOffer
 from tailrace.services.core.role import IllegalEvent
-from tailrace.services.history import Fold
+from tailrace.services.history import HistoryProjection
 from tailrace.services.history.cluster_view import jobs
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.state import JobMasterState
@@ -98,7 +98,7 @@ def test_what_people_ask_about_a_job_is_the_same_before_and_after_it_is_let_go()
     cluster.settle()
     cluster.finish_all()
     cluster.settle()
-    fold, views = Fold(), []
+    fold, views = HistoryProjection(), []
     for record in cluster.log:
         fold.tell(record)
         views += [each for each in jobs(fold) if each.status is JobStatus.FINISHED]

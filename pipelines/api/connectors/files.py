@@ -10,7 +10,7 @@ from typing import Literal
 from ....infra.redaction import has_password
 from ...graph.errors import ProgramError
 from ..checks import is_text, is_whole
-from ..durations import milliseconds_of
+from ..durations import to_milliseconds
 from ..source_location import caller_location
 
 SourceFormat = Literal["text", "avro", "parquet"]
@@ -75,7 +75,7 @@ class FileSink:
         self.format = format
         self.prefix = prefix
         self.roll_records = roll_records
-        self.roll_ms = milliseconds_of("roll_interval", roll_interval, operator="FileSink")
+        self.roll_ms = to_milliseconds("roll_interval", roll_interval, operator="FileSink")
 
 
 def _anchored(path: str) -> str:

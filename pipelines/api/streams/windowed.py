@@ -8,7 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 from ...functions import OutputTag, ProcessWindowFunction
 from ...types import RecordType
 from .. import signatures
-from ..durations import milliseconds_of
+from ..durations import to_milliseconds
 from ..signatures import Signature, check_function
 from ..source_location import caller_location
 from ..transformations import RunningFunction, Window
@@ -45,7 +45,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
         """A window stays so long after it has fired, and fires again for each record that comes late."""
         if self._assigner.TIME == "processing":
             raise refusal("allowed_lateness", f"no record comes late for {self._assigner}: use event time")
-        found = milliseconds_of(
+        found = to_milliseconds(
             "lateness", lateness, seconds, milliseconds, operator="allowed_lateness", at_least=0
         )
         return type(self)(self._keyed, self._assigner, found, self._late)

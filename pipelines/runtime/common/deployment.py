@@ -72,7 +72,7 @@ class VertexDeployment(msgspec.Struct, frozen=True):
         return tuple(edge for edge in self.job_graph.edges if edge.source_vertex_id == self.vertex_id)
 
 
-class Report(Protocol):
+class ExecutionReporter(Protocol):
     """Told of each change of an attempt's state; from any thread."""
 
     def __call__(
@@ -89,7 +89,7 @@ class Report(Protocol):
         on from is gone."""
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointTrigger(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint that a task is to take. `timestamp`: when it was triggered, in microseconds since the epoch."""
 
     checkpoint_id: int
@@ -97,7 +97,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     options: CheckpointOptions
 
 
-class ReportCheckpoint(Protocol):
+class CheckpointResponder(Protocol):
     """Told of each subtask's part in a checkpoint; from any thread."""
 
     def acknowledged(

@@ -14,7 +14,7 @@ _WITH_TIMERS: Final = frozenset(
 )
 
 
-def goes_by_event_time(operator: OperatorConfig) -> bool:
+def uses_event_time(operator: OperatorConfig) -> bool:
     """Whether an operator does something just because the watermark passes."""
     match OperatorKind(operator.kind):
         case kind if kind in _WITH_TIMERS:
@@ -25,12 +25,12 @@ def goes_by_event_time(operator: OperatorConfig) -> bool:
             return False
 
 
-def timed_edges(graph: JobGraph) -> frozenset[str]:
+def event_time_edges(graph: JobGraph) -> frozenset[str]:
     """The data set ids of the edges behind which, at any distance, an operator goes by event time."""
     timed: set[str] = set()
     behind = _targets(graph)
     for vertex in reversed(graph.vertices):
-        if any(map(goes_by_event_time, vertex.operators)) or not timed.isdisjoint(behind[vertex.vertex_id]):
+        if any(map(uses_event_time, vertex.operators)) or not timed.isdisjoint(behind[vertex.vertex_id]):
             timed.add(vertex.vertex_id)
     return frozenset(edge.data_set_id for edge in graph.edges if edge.target_vertex_id in timed)
 

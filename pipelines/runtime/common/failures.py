@@ -18,11 +18,11 @@ from ...types import RecordTypeError
 _OURS = str(Path(__file__).resolve().parents[2])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _FRAMES_SHOWN = 8
-LONGEST: Final = 8_000
+MAX_FAILURE_LENGTH: Final = 8_000
 """Characters of a reason."""
-_LONGEST_MESSAGE: Final = 2_000
-_LONGEST_REASON: Final = 300
-_LONGEST_KEY: Final = 120
+_MAX_MESSAGE_LENGTH: Final = 2_000
+_MAX_REASON_LENGTH: Final = 300
+_MAX_KEY_LENGTH: Final = 120
 
 
 class RecordError(Exception):
@@ -48,26 +48,26 @@ class UserCodeError(RecordError):
         self.key = key
 
 
-def key_text(key: object) -> str:
+def format_key(key: object) -> str:
     """A key for people: short, and on one line."""
     try:
         text = " ".join(repr(key).split())
     except Exception:
         text = f"of type {type(key).__name__}, which cannot be shown"
-    return shortened(text, _LONGEST_KEY)
+    return truncate(text, _MAX_KEY_LENGTH)
 
 
-def offsets_of(topic: str, partition: int, first: int, last: int | None = None) -> str:
+def format_offsets(topic: str, partition: int, first: int, last: int | None = None) -> str:
     """A place in a topic, for people: of one record, or of all between two offsets."""
     which = f"offset {first}" if last in (None, first) else f"offsets {first} to {last}"
     return f"topic {topic} [{partition}] {which}"
 
 
-def record_of(
+def format_record(
     topic: str, partition: int, offset: int, index: int | None, count: int, behind: str = ""
 ) -> str:
     """The place of a record in a buffer that holds so many; `behind`: which operator they have passed already."""
-    place = offsets_of(topic, partition, offset)
+    place = format_offsets(topic, partition, offset)
     if count <= 1:
         return place
     return f"{place}, {'one' if index is None else f'record {index + 1}'} of {count}{behind}"
@@ -81,20 +81,20 @@ class StateTypeError(TaskError):
     """State or records of a checkpoint were written as a type that cannot be read as the declared one."""
 
 
-class RecordRefused(RecordError, TaskError):
+class RecordRejected(RecordError, TaskError):
     """A record that an operator cannot take."""
 
 
-class ProgressLost(TaskError):
+class ProgressLostError(TaskError):
     """What an attempt was to go on from is gone: no other attempt fares better, the job has to go back."""
 
 
-def describe(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """One line for a person, then a short traceback where it helps; at most LONGEST characters."""
-    return shortened(_describe(error))
+    return truncate(_describe(error))
 
 
-def shortened(text: str, longest: int = LONGEST) -> str:
+def truncate(text: str, longest: int = MAX_FAILURE_LENGTH) -> str:
     """The beginning of the text, saying where it was cut, without secrets; characters that UTF-8 has not become
     question marks."""
     text = redacted(text.encode(errors="replace").decode())
@@ -104,7 +104,7 @@ def shortened(text: str, longest: int = LONGEST) -> str:
 
 def one_line(error: BaseException) -> str:
     """An error for a person, in a few words."""
-    text = " ".join(str(error).split())[:_LONGEST_REASON]
+    text = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
     return (
         text
         if isinstance(error, (ValueError, RecordTypeError)) and text
@@ -113,7 +113,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    if isinstance(error, RecordRefused):
+    if isinstance(error, RecordRejected):
         return f"{error}{_place(error)}"
     if isinstance(error, TaskError):
         return str(error)
@@ -136,7 +136,7 @@ def _summary(error: BaseException) -> str:
         text = " ".join(str(error).split())
     except Exception:
         text = "its message could not be made"
-    return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, _LONGEST_MESSAGE)
+    return truncate(f"{type(error).__name__}: {text}" if text else type(error).__name__, _MAX_MESSAGE_LENGTH)
 
 
 def _user_line(trace: TracebackType | None) -> str | None:

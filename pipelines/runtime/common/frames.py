@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import Final
 
 _LENGTH: Final = struct.Struct("<I")
-_RECEIVE: Final = 1 << 18
+_RECEIVE_BYTES: Final = 1 << 18
 
 
-def frame(*parts: bytes) -> bytes:
+def encode_frame(*parts: bytes) -> bytes:
     """The parts as one frame."""
     return b"".join((_LENGTH.pack(sum(map(len, parts))), *parts))
 
@@ -31,7 +31,7 @@ class FrameReader:
     def receive(self) -> list[bytes]:
         """The frames that one read completes; sets `ended` where the peer is gone."""
         try:
-            data = self.socket.recv(_RECEIVE)
+            data = self.socket.recv(_RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):
             return []
         except ConnectionError:

@@ -6,8 +6,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from ....infra.retry import ABSENT, patiently
-from .failures import ProgressLost, TaskError
+from ....infra.retry import ABSENT, retry_until
+from .failures import ProgressLostError, TaskError
 
 _TIMEOUT_S: Final = 30.0
 _APPEARS_S: Final = 5.0
@@ -20,7 +20,7 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
     What brokers say only for a moment is waited for. Raises KafkaException.
     """
     of = TopicPartition(topic, partition)
-    low, high = patiently(
+    low, high = retry_until(
         lambda: consumer.get_watermark_offsets(of, timeout=_TIMEOUT_S, cached=False), _TIMEOUT_S, _APPEARS_S
     )
     return int(low), int(high)
@@ -42,7 +42,7 @@ def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
     except KafkaException as error:
         reason = error.args[0]
         if reason.code() in ABSENT:
-            raise ProgressLost(topic_gone(topic, partition)) from error
+            raise ProgressLostError(topic_gone(topic, partition)) from error
         raise TaskError(
             f"{topic}-{partition} could not be looked at: {reason.str()}; is Kafka up?"
         ) from error
@@ -52,7 +52,7 @@ def require_offset(consumer: Consumer, topic: str, partition: int, offset: int) 
     """Raises ProgressLost where a partition cannot be read on from an offset, since it holds less than it did."""
     low, high = bounds(consumer, topic, partition)
     if not low <= offset <= high:
-        raise ProgressLost(
+        raise ProgressLostError(
             f"{topic}-{partition} holds the offsets {low} to {high}, and is to be read on from {offset}: something was"
             " deleted; the job has to go back to a checkpoint"
         )

@@ -1,7 +1,7 @@
 """What is said between the TaskExecutor's runtime, its StreamTask processes, and Spark's Python workers.
 
-The runtime and a StreamTask exchange `Command`s and `Notice`s as MessagePack frames over a socket pair.
-A worker of Spark greets the runtime's lobby with a `Greeting`, and hands what it reads over to StreamTasks as
+The runtime and a StreamTask exchange `Command`s and `TaskNotice`s as MessagePack frames over a socket pair.
+A worker of Spark greets the runtime's lobby with a `WorkerHello`, and hands what it reads over to StreamTasks as
 frames that begin with HANDED_OVER.
 """
 
@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ....schemas.types import CheckpointMetrics, RestoredCheckpoint, SubtaskState
-from .deployment import Checkpoint, VertexDeployment
+from .deployment import CheckpointTrigger, VertexDeployment
 
-HANDED_OVER: Final = struct.Struct("<BHIIqq")
+FORWARDED: Final = struct.Struct("<BHIIqq")
 """Kind of frame, index of the input, number of the query, partition, first offset, and the offset after the last."""
 BUFFER: Final = 0
 """Then follows a buffer of a channel (buffers.py), one offset wide."""
@@ -24,12 +24,12 @@ FAILURE: Final = 1
 """Then follows why the records at these offsets could not be handed over."""
 RECORDS: Final = 2
 """Then follows a payload (BufferCodec.payload) of what a Kafka source read at these offsets; nothing for no records."""
-SKIPPING: Final = 3
+SKIPPED_COUNTS: Final = 3
 """As RECORDS, behind the numbers of messages at these offsets that are left out (SKIPPED, the fields of Skipped)."""
 SKIPPED: Final = struct.Struct("<II")
 
 
-class Skipped(NamedTuple):
+class SkippedRecords(NamedTuple):
     """How many messages a Kafka source has left out."""
 
     bad: int = 0
@@ -38,14 +38,14 @@ class Skipped(NamedTuple):
     """Have no value."""
 
 
-NOTHING_SKIPPED: Final = Skipped()
+NO_SKIPPED_RECORDS: Final = SkippedRecords()
 
 
-Positions = Mapping[int, Mapping[int, int]]
+PartitionPositions = Mapping[int, Mapping[int, int]]
 """Index of the input -> partition -> the offset to go on from. What has no position yet is not in it."""
 
 
-class Open(msgspec.Struct, frozen=True, tag=True):
+class OpenTask(msgspec.Struct, frozen=True, tag=True):
     """Runtime -> StreamTask: be this subtask of the vertex."""
 
     deployment: VertexDeployment
@@ -63,11 +63,11 @@ class Open(msgspec.Struct, frozen=True, tag=True):
     """How often the process says Beat; None: never."""
 
 
-class Cancel(msgspec.Struct, frozen=True, tag=True):
+class CancelTask(msgspec.Struct, frozen=True, tag=True):
     """Runtime -> StreamTask: end, without what is not committed."""
 
 
-class Switch(msgspec.Struct, frozen=True, tag=True):
+class SwitchQuery(msgspec.Struct, frozen=True, tag=True):
     """Runtime -> StreamTask: only frames of this query, or of later ones, are to count; answered by Switched."""
 
     query: int
@@ -78,7 +78,7 @@ class Switch(msgspec.Struct, frozen=True, tag=True):
 class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """Runtime -> StreamTask: begin a checkpoint, as one that has no senders, or whose senders have all ended."""
 
-    checkpoint: Checkpoint
+    checkpoint: CheckpointTrigger
 
 
 class ConfirmCheckpoint(msgspec.Struct, frozen=True, tag=True):
@@ -93,30 +93,30 @@ class AbortCheckpoint(msgspec.Struct, frozen=True, tag=True):
     checkpoint_id: int
 
 
-Command = Open | Cancel | Switch | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint
+TaskCommand = OpenTask | CancelTask | SwitchQuery | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint
 
 
-class Restored(msgspec.Struct, frozen=True, tag=True):
+class StateRestored(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: older attempts are fenced; each input goes on from this offset."""
 
     process_id: int
-    positions: Positions
-    ends: Positions | None = None
+    positions: PartitionPositions
+    ends: PartitionPositions | None = None
     """Of a bounded Kafka source: no record at or behind these offsets is to be handed over."""
 
 
-class Opened(msgspec.Struct, frozen=True, tag=True):
+class TaskOpened(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: all operators are open, and the source, if there is one, is connected."""
 
 
-class Switched(msgspec.Struct, frozen=True, tag=True):
+class QuerySwitched(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: where the query is to begin. Where it was to count at once, none of an older one does."""
 
     query: int
-    positions: Positions
+    positions: PartitionPositions
 
 
-class Counted(msgspec.Struct, frozen=True, tag=True):
+class TaskMetrics(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: what has been committed so far; told at most once a second, and before the end."""
 
     records_in: int
@@ -128,7 +128,7 @@ class Counted(msgspec.Struct, frozen=True, tag=True):
     """What the user's functions have counted in all attempts of the subtask (accumulators.py)."""
     metrics: Mapping[str, float] = msgspec.field(default_factory=dict)
     """What the user's functions measure in this attempt: operator.name -> value."""
-    positions: Positions = msgspec.field(default_factory=dict)
+    positions: PartitionPositions = msgspec.field(default_factory=dict)
     """How far a Kafka source has come."""
 
     def as_accumulators(self) -> dict[str, float]:
@@ -142,7 +142,7 @@ class Counted(msgspec.Struct, frozen=True, tag=True):
         }
 
 
-class Acknowledged(msgspec.Struct, frozen=True, tag=True):
+class CheckpointAcknowledged(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: this subtask's part of the checkpoint is in storage, and its transaction committed."""
 
     checkpoint_id: int
@@ -150,30 +150,30 @@ class Acknowledged(msgspec.Struct, frozen=True, tag=True):
     metrics: CheckpointMetrics
 
 
-class Declined(msgspec.Struct, frozen=True, tag=True):
+class CheckpointDeclined(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: this subtask has no part in the checkpoint."""
 
     checkpoint_id: int
     reason: str
 
 
-class Beat(msgspec.Struct, frozen=True, tag=True):
+class TaskBeat(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: the process lives, whatever its task does."""
 
 
-class Committing(msgspec.Struct, frozen=True, tag=True):
+class CommitStarted(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime, after a Cancel: the process ends when the commit that is going on has ended."""
 
 
-class Finished(msgspec.Struct, frozen=True, tag=True):
+class TaskFinished(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: all input has ended and all output is committed."""
 
 
-class Canceled(msgspec.Struct, frozen=True, tag=True):
+class TaskCanceledNotice(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: ended because of Cancel."""
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True):
+class TaskFailed(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: ended because of an error."""
 
     reason: str
@@ -181,22 +181,22 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """Whether what the attempt was to go on from is gone: the job has to go back to a checkpoint."""
 
 
-Notice = (
-    Restored
-    | Opened
-    | Switched
-    | Counted
-    | Acknowledged
-    | Declined
-    | Beat
-    | Committing
-    | Finished
-    | Canceled
-    | Failed
+TaskNotice = (
+    StateRestored
+    | TaskOpened
+    | QuerySwitched
+    | TaskMetrics
+    | CheckpointAcknowledged
+    | CheckpointDeclined
+    | TaskBeat
+    | CommitStarted
+    | TaskFinished
+    | TaskCanceledNotice
+    | TaskFailed
 )
 
 
-class Greeting(msgspec.Struct, frozen=True):
+class WorkerHello(msgspec.Struct, frozen=True):
     """Spark's Python worker -> lobby: a task of this query is up, or cannot be."""
 
     query: int

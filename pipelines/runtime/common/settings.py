@@ -10,10 +10,10 @@ from ....infra.config.options import ConfigOption, T
 from ...graph import job_options
 from ...graph.job_options import ExecutionMode
 
-__all__ = ["ExecutionMode", "Settings"]
+__all__ = ["ExecutionMode", "TaskSettings"]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Intervals are in milliseconds."""
 
     mode: ExecutionMode = job_options.MODE.default
@@ -25,7 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How often positions are committed when all that came in were watermarks, which are harmless to re-read."""
 
     @classmethod
-    def of(cls, configuration: Mapping[str, str]) -> Settings:
+    def of(cls, configuration: Mapping[str, str]) -> TaskSettings:
         """Reads a job's configuration. Raises ValueError naming the key and what it may be."""
         interval = job_options.CHECKPOINT_INTERVAL
         return cls(

@@ -25,9 +25,9 @@ from ....infra.redaction import redacted
 from ...graph import job_options
 from .deployment import VertexDeployment
 
-MOST_BYTES: Final = 10 << 20
+MAX_FILE_BYTES: Final = 10 << 20
 """Of a job's file; then it is renamed to `<job>.log.1`, and a new one begins."""
-FILES: Final = 5
+MAX_FILES: Final = 5
 """Older ones that are kept."""
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s [%(task)s] %(message)s"
@@ -120,9 +120,9 @@ class SharedFileHandler(logging.handlers.WatchedFileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             with self._alone():
-                if self.stream is not None and os.fstat(self.stream.fileno()).st_size >= MOST_BYTES:
+                if self.stream is not None and os.fstat(self.stream.fileno()).st_size >= MAX_FILE_BYTES:
                     self.reopenIfNeeded()
-                    if os.fstat(self.stream.fileno()).st_size >= MOST_BYTES:
+                    if os.fstat(self.stream.fileno()).st_size >= MAX_FILE_BYTES:
                         self._rotate()
                 super().emit(record)
         except Exception:
@@ -139,7 +139,7 @@ class SharedFileHandler(logging.handlers.WatchedFileHandler):
 
     def _rotate(self) -> None:
         path = Path(self.baseFilename)
-        for number in range(FILES, 0, -1):
+        for number in range(MAX_FILES, 0, -1):
             older = path if number == 1 else path.with_name(f"{path.name}.{number - 1}")
             if older.exists():
                 older.rename(path.with_name(f"{path.name}.{number}"))

@@ -36,7 +36,7 @@ class VertexParts(msgspec.Struct, frozen=True):
         return self.prefix[-1].operator_id if self.prefix else ""
 
 
-def parts_of(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
+def split_vertex(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
     """Divides the operators of a vertex with these outgoing edges. Raises ValueError for an unknown operator kind."""
     operators = vertex.operators
     head = traits_of(operators[0].kind)

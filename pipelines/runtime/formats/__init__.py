@@ -4,7 +4,15 @@ A Reader makes records of the values of a whole batch, a Writer the values of a 
 where that is natural (text, raw) and on rows where it is not.
 """
 
-from .factory import reader_of, writer_of
-from .format import BadValue, Format, Reader, Writer, read_good
+from .factory import create_reader, create_writer
+from .format import UnreadableValue, ValueFormat, ValueReader, ValueWriter, read_valid
 
-__all__ = ["BadValue", "Format", "Reader", "Writer", "read_good", "reader_of", "writer_of"]
+__all__ = [
+    "UnreadableValue",
+    "ValueFormat",
+    "ValueReader",
+    "ValueWriter",
+    "read_valid",
+    "create_reader",
+    "create_writer",
+]

@@ -20,11 +20,11 @@ import pyarrow as pa
 from ...types import PICKLED, ClassOf, RecordType, TupleOf
 from ..common.failures import TaskError
 from ..records.batch import Batch
-from ..records.record_validation import validator_of
-from .avro_schema import Schema, derived, given
-from .format import Format, Framing
-from .record_conversion import shape_of
-from .schema_registry import Registry
+from ..records.record_validation import create_validator
+from .avro_schema import Schema, derive_schema, given
+from .format import Framing, ValueFormat
+from .record_conversion import create_conversion
+from .schema_registry import SchemaRegistry
 
 SINGLE_OBJECT: Final = b"\xc3\x01"
 CONFLUENT: Final = b"\x00"
@@ -38,7 +38,7 @@ Convert = Callable[[list[Any]], list[Any]]
 class AvroReader:
     """See `formats.reader_of`."""
 
-    def __init__(self, of: Format, record_type: RecordType, cache: Path | None = None) -> None:
+    def __init__(self, of: ValueFormat, record_type: RecordType, cache: Path | None = None) -> None:
         self._own = _own_schema(of, record_type)
         if self._own is None and of.framed is not Framing.REGISTRY:
             raise TaskError(
@@ -46,10 +46,10 @@ class AvroReader:
                 " give one, or declare the type of the records"
             )
         self._framing = of.framed
-        self._registry = Registry(_registry_of(of), cache) if of.framed is Framing.REGISTRY else None
+        self._registry = SchemaRegistry(_registry_of(of), cache) if of.framed is Framing.REGISTRY else None
         self._head = b"" if self._own is None else SINGLE_OBJECT + self._own.fingerprint()
         self._convert = _to_records(record_type)
-        self._validate = validator_of(record_type, decoded=True)
+        self._validate = create_validator(record_type, decoded=True)
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
         read = {
@@ -90,15 +90,15 @@ class AvroReader:
 class AvroWriter:
     """See `formats.writer_of`. With a registry, the schema is registered as `<topic>-value` when this is made."""
 
-    def __init__(self, of: Format, record_type: RecordType, topic: str) -> None:
-        schema = given(of.schema) if of.schema is not None else derived(record_type)
+    def __init__(self, of: ValueFormat, record_type: RecordType, topic: str) -> None:
+        schema = given(of.schema) if of.schema is not None else derive_schema(record_type)
         self._schema = schema.parsed
         self._to_datum = _of_records(record_type)
         match of.framed:
             case Framing.SINGLE_OBJECT:
                 self._head = SINGLE_OBJECT + schema.fingerprint()
             case Framing.REGISTRY:
-                schema_id = Registry(_registry_of(of)).register(f"{topic}-value", schema)
+                schema_id = SchemaRegistry(_registry_of(of)).register(f"{topic}-value", schema)
                 self._head = CONFLUENT + _ID.pack(schema_id)
             case Framing.NONE:
                 self._head = b""
@@ -126,13 +126,13 @@ def _datum(value: bytes, start: int, writer: Any, reader: Any) -> Any:
     return datum
 
 
-def _own_schema(of: Format, record_type: RecordType) -> Schema | None:
+def _own_schema(of: ValueFormat, record_type: RecordType) -> Schema | None:
     if of.schema is not None:
         return given(of.schema)
-    return None if record_type == PICKLED else derived(record_type)
+    return None if record_type == PICKLED else derive_schema(record_type)
 
 
-def _registry_of(of: Format) -> str:
+def _registry_of(of: ValueFormat) -> str:
     if of.registry is None:
         raise TaskError(
             "Avro with framing registry needs the address of a schema registry: give `registry`, or another framing"
@@ -152,7 +152,7 @@ def _to_records(record_type: RecordType) -> Convert:
             return list(zip(*columns, strict=True))
 
         return tuples
-    shape = shape_of(record_type)
+    shape = create_conversion(record_type)
     many: Any = list[shape.type]  # type: ignore[name-defined]
     convert = shape.to_record
 

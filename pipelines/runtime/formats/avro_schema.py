@@ -40,7 +40,7 @@ def given(text: str) -> Schema:
         raise TaskError(f"the Avro schema {text[:200]!r} cannot be used: {error}; correct it") from error
 
 
-def derived(record_type: RecordType) -> Schema:
+def derive_schema(record_type: RecordType) -> Schema:
     """The schema of a record type: a record for what has fields, f0, f1, ... in tuples, a plain type for a scalar.
 
     Raises TaskError where a part of it has no declared type.

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from ...types import RecordType
 from .avro_format import AvroReader, AvroWriter
-from .format import Format, FormatKind, Reader, Writer
+from .format import FormatKind, ValueFormat, ValueReader, ValueWriter
 from .json_format import JsonReader, JsonWriter
 from .text import RawReader, RawWriter, TextReader, TextWriter
 
 
-def reader_of(of: Format, record_type: RecordType, cache: Path | None = None) -> Reader:
+def create_reader(of: ValueFormat, record_type: RecordType, cache: Path | None = None) -> ValueReader:
     """What reads values into records of the type; `cache` is a directory for what a schema registry has said.
 
     Raises TaskError where the format cannot be read, with what to do.
@@ -27,7 +27,7 @@ def reader_of(of: Format, record_type: RecordType, cache: Path | None = None) ->
             return AvroReader(of, record_type, cache)
 
 
-def writer_of(of: Format, record_type: RecordType, topic: str) -> Writer:
+def create_writer(of: ValueFormat, record_type: RecordType, topic: str) -> ValueWriter:
     """What writes records of the type as values for the topic. Raises TaskError as `reader_of`."""
     match of.kind:
         case FormatKind.TEXT:

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from ..common.failures import TaskError, one_line
-from ..records.batch import EMPTY, Batch, all_of
+from ..records.batch import EMPTY, Batch, concatenate
 
 
 class FormatKind(StrEnum):
@@ -35,7 +35,7 @@ class Framing(StrEnum):
     """Nothing: both sides know the schema."""
 
 
-class Format(msgspec.Struct, frozen=True):
+class ValueFormat(msgspec.Struct, frozen=True):
     """`format` among the parameters of a Kafka source or sink; `schema` is Avro's, as JSON text."""
 
     kind: FormatKind
@@ -44,7 +44,7 @@ class Format(msgspec.Struct, frozen=True):
     registry: str | None = None
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> Format:
+    def of(cls, parameters: Mapping[str, Any]) -> ValueFormat:
         """Reads a parameter. Raises msgspec.ValidationError."""
         return msgspec.convert(parameters, cls)
 
@@ -56,7 +56,7 @@ class Format(msgspec.Struct, frozen=True):
         return Framing.SINGLE_OBJECT if self.registry is None else Framing.REGISTRY
 
 
-class Reader(Protocol):
+class ValueReader(Protocol):
     """Records out of values."""
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
@@ -66,23 +66,23 @@ class Reader(Protocol):
         """
 
 
-class Writer(Protocol):
+class ValueWriter(Protocol):
     """Values out of records."""
 
     def write(self, batch: Batch) -> list[bytes]:
         """The values of the records, in order. Raises anything where a record does not fit."""
 
 
-class BadValue(msgspec.Struct, frozen=True):
+class UnreadableValue(msgspec.Struct, frozen=True):
     """A value that is no record: its place in the batch, and why."""
 
     index: int
     why: str
 
 
-def read_good(
-    reader: Reader, timestamps: pa.Int64Array, values: pa.BinaryArray
-) -> tuple[Batch, list[BadValue]]:
+def read_valid(
+    reader: ValueReader, timestamps: pa.Int64Array, values: pa.BinaryArray
+) -> tuple[Batch, list[UnreadableValue]]:
     """The records of the good values, and the bad ones. Raises TaskError.
 
     A batch is read as a whole; one with bad values in it is halved until they are alone.
@@ -95,8 +95,11 @@ def read_good(
         raise
     except Exception as error:
         if len(values) == 1:
-            return EMPTY, [BadValue(0, one_line(error))]
+            return EMPTY, [UnreadableValue(0, one_line(error))]
     middle = len(values) // 2
-    first, bad = read_good(reader, timestamps[:middle], values[:middle])
-    second, worse = read_good(reader, timestamps[middle:], values[middle:])
-    return all_of([first, second]), [*bad, *(BadValue(middle + each.index, each.why) for each in worse)]
+    first, bad = read_valid(reader, timestamps[:middle], values[:middle])
+    second, worse = read_valid(reader, timestamps[middle:], values[middle:])
+    return concatenate([first, second]), [
+        *bad,
+        *(UnreadableValue(middle + each.index, each.why) for each in worse),
+    ]

@@ -9,17 +9,17 @@ import pyarrow as pa
 
 from ...types import RecordType
 from ..records.batch import Batch
-from ..records.record_validation import validator_of
-from .record_conversion import Shape, shape_of
+from ..records.record_validation import create_validator
+from .record_conversion import RecordConversion, create_conversion
 
 
 class JsonReader:
     """Reads a batch in one call where no value holds a line break, else one by one."""
 
     def __init__(self, record_type: RecordType) -> None:
-        self._shape = shape_of(record_type)
+        self._shape = create_conversion(record_type)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._shape.type)
-        self._validate = validator_of(record_type, decoded=True)
+        self._validate = create_validator(record_type, decoded=True)
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
         texts: list[bytes] = values.to_pylist()
@@ -42,7 +42,7 @@ class JsonWriter:
     """Dataclasses and NamedTuples become objects; other tuples arrays."""
 
     def __init__(self, record_type: RecordType) -> None:
-        self._shape: Shape = shape_of(record_type)
+        self._shape: RecordConversion = create_conversion(record_type)
         self._encoder = msgspec.json.Encoder()
 
     def write(self, batch: Batch) -> list[bytes]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ...types import ClassOf, ListOf, OptionalOf, RecordType, RecordTypeError, Scalar, TupleOf
-from ..records.record_validation import Factory, defaults_of
+from ..records.record_validation import ValidatorFactory, default_values
 
 Convert = Callable[[Any], Any]
 
@@ -24,7 +24,7 @@ _LONG: Final = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _SCALARS: Final[dict[str, Any]] = {"str": str, "int": _LONG, "float": float, "bool": bool, "bytes": bytes}
 
 
-class Shape(msgspec.Struct, frozen=True):
+class RecordConversion(msgspec.Struct, frozen=True):
     """`type` is for msgspec; the two conversions are None where a record is its own shape."""
 
     type: Any
@@ -32,56 +32,56 @@ class Shape(msgspec.Struct, frozen=True):
     of_record: Convert | None = None
 
 
-def shape_of(record_type: RecordType) -> Shape:
+def create_conversion(record_type: RecordType) -> RecordConversion:
     """How records of the type are seen by msgspec; what has no layout is Any."""
     match record_type:
         case Scalar(kind):
-            return Shape(_SCALARS[kind])
+            return RecordConversion(_SCALARS[kind])
         case OptionalOf(item):
-            return _optional(shape_of(item))
+            return _optional(create_conversion(item))
         case ListOf(item):
-            return _list(shape_of(item))
+            return _list(create_conversion(item))
         case TupleOf(items):
-            return _tuple([shape_of(item) for item in items])
+            return _tuple([create_conversion(item) for item in items])
         case ClassOf():
             return _class(record_type)
         case _:
-            return Shape(Any)
+            return RecordConversion(Any)
 
 
-def _optional(item: Shape) -> Shape:
+def _optional(item: RecordConversion) -> RecordConversion:
     def lifted(convert: Convert | None) -> Convert | None:
         return None if convert is None else lambda value: None if value is None else convert(value)
 
-    return Shape(item.type | None, lifted(item.to_record), lifted(item.of_record))
+    return RecordConversion(item.type | None, lifted(item.to_record), lifted(item.of_record))
 
 
-def _list(item: Shape) -> Shape:
+def _list(item: RecordConversion) -> RecordConversion:
     def lifted(convert: Convert | None) -> Convert | None:
         return None if convert is None else lambda value: [convert(each) for each in value]
 
-    return Shape(list[item.type], lifted(item.to_record), lifted(item.of_record))  # type: ignore[name-defined]
+    return RecordConversion(list[item.type], lifted(item.to_record), lifted(item.of_record))  # type: ignore[name-defined]
 
 
-def _tuple(items: list[Shape]) -> Shape:
+def _tuple(items: list[RecordConversion]) -> RecordConversion:
     def lifted(converts: list[Convert | None]) -> Convert | None:
         if not any(converts):
             return None
         steps = [convert or _same for convert in converts]
         return lambda value: tuple(step(each) for step, each in zip(steps, value, strict=True))
 
-    return Shape(
+    return RecordConversion(
         tuple[tuple(item.type for item in items)],  # type: ignore[misc]
         lifted([item.to_record for item in items]),
         lifted([item.of_record for item in items]),
     )
 
 
-def _class(record_type: ClassOf) -> Shape:
+def _class(record_type: ClassOf) -> RecordConversion:
     cls = record_type.cls
-    shapes = [shape_of(of) for _, of in record_type.fields]
+    shapes = [create_conversion(of) for _, of in record_type.fields]
     if record_type.form == "dataclass" and not any(shape.to_record for shape in shapes):
-        return Shape(cls)
+        return RecordConversion(cls)
     hints = _hints(cls)
     defaults = _defaults(cls)
     names = [name for name, _ in record_type.fields]
@@ -106,7 +106,7 @@ def _class(record_type: ClassOf) -> Shape:
     def of_record(record: Any) -> Any:
         return struct(**{name: step(g(record)) for name, step, g in zip(names, back, get, strict=True)})
 
-    return Shape(struct, to_record, of_record)
+    return RecordConversion(struct, to_record, of_record)
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -117,11 +117,11 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _defaults(cls: type) -> dict[str, Any]:
-    return {name: _default(each) for name, each in defaults_of(cls).items()}
+    return {name: _default(each) for name, each in default_values(cls).items()}
 
 
 def _default(default: Any) -> Any:
-    if isinstance(default, Factory):
+    if isinstance(default, ValidatorFactory):
         return msgspec.field(default_factory=default.make)
     if isinstance(default, (list, dict, set, bytearray)):  # a NamedTuple may have one, and msgspec refuses it
         return msgspec.field(default_factory=functools.partial(copy.deepcopy, default))

@@ -29,7 +29,7 @@ _NOT_FOUND: Final = 404
 _clients: dict[str, SchemaRegistryClient] = {}
 
 
-class Registry:
+class SchemaRegistry:
     """Schemas by id, and ids for schemas. `cache` is a directory of this user's."""
 
     def __init__(self, url: str, cache: Path | None = None) -> None:

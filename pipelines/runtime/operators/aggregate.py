@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from ..records.batch import Batch
 from .aggregation import field_access, field_reduce
-from .column_aggregation import ColumnFolding, fits_in_sum
-from .operator import Setup
-from .running_aggregate import Running
+from .column_aggregation import ColumnAggregation, fits_in_sum
+from .operator import OperatorSetup
+from .running_aggregate import RunningAggregate
 from .user_functions import load
 
 _MISSING: Final = object()
@@ -25,16 +25,16 @@ _SAFE: Final = 1 << 62
 _FEW: Final = 32
 
 
-class Aggregate(Running):
+class Aggregate(RunningAggregate):
     """`key_by(...).sum(...)` and its like."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         (selector,) = load(setup.config)
         super().__init__(setup, selector)
         parameters = setup.parameters
         function, field = parameters["function"], parameters.get("field")
         self._reduce = field_reduce(function, self._record_type, field)
-        self._columns = ColumnFolding.of(self._record_type, self._keys.column, function, field)
+        self._columns = ColumnAggregation.of(self._record_type, self._keys.column, function, field)
         self._get, self._put = field_access(self._record_type, field)
         names = [name for name, _ in self._record_type.columns()]
         self._field = names.index(field) if field in names else 0

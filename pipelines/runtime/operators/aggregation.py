@@ -19,7 +19,7 @@ Reduce = Callable[[Any, Any], Any]
 FIELD_FUNCTIONS: Final = ("sum", "min", "max", "min_by", "max_by")
 
 
-class Folding:
+class Aggregation:
     """Records of one type reduced to one of the same type."""
 
     def __init__(self, reduce: Reduce) -> None:
@@ -40,7 +40,7 @@ class Folding:
         return folded
 
 
-class AggregateFolding(Folding):
+class FunctionAggregation(Aggregation):
     """Records gathered in accumulators of another type; these may be changed in place, so none is shared."""
 
     mergeable = False
@@ -57,15 +57,17 @@ class AggregateFolding(Folding):
         return self._function.get_result(folded)
 
 
-def folding_of(aggregation: str, function: Any, record_type: RecordType, field: str | None) -> Folding:
+def create_aggregation(
+    aggregation: str, function: Any, record_type: RecordType, field: str | None
+) -> Aggregation:
     """The folding of an aggregation that has one. Raises ValueError."""
     match aggregation:
         case "reduce":
-            return Folding(method_of(function, "reduce"))
+            return Aggregation(method_of(function, "reduce"))
         case "aggregate":
-            return AggregateFolding(function)
+            return FunctionAggregation(function)
         case _:
-            return Folding(field_reduce(aggregation, record_type, field))
+            return Aggregation(field_reduce(aggregation, record_type, field))
 
 
 def field_reduce(function: str, record_type: RecordType, field: str | None) -> Reduce:

@@ -24,13 +24,18 @@ from ...types import RecordType
 from ..records.batch import Batch
 from ..state_backend.broadcast_table import BroadcastTable
 from ..state_backend.keyed_state_backend import KeyedStateBackend
-from ..state_backend.state_handles import KeyedStates, NoKey, TableBroadcastState, TableReadOnlyBroadcastState
-from .function_contexts import Clocks, FunctionContext, LocalTimes
+from ..state_backend.state_handles import (
+    KeyedStateAccess,
+    NoKey,
+    TableBroadcastState,
+    TableReadOnlyBroadcastState,
+)
+from .function_contexts import FunctionContext, LocalOperatorTimes, ReadOnlyTimerService
 from .keyed import KeyedOperator
 from .keyed_process import TimedProcess
-from .operator import Setup
-from .output_collector import Gathering
-from .user_functions import InOrder, close_function, load, open_function, user_code
+from .operator import OperatorSetup
+from .output_collector import OutputCollector
+from .user_functions import OrderedCalls, close_function, load, open_function, user_code
 
 MK = TypeVar("MK")
 MV = TypeVar("MV")
@@ -40,7 +45,7 @@ _NO_TIMERS = "timers belong to keys, and a broadcast record has none: register t
 class BroadcastTables:
     """The tables of the states that `broadcast` was given, by name."""
 
-    def __init__(self, setup: Setup, backend: KeyedStateBackend) -> None:
+    def __init__(self, setup: OperatorSetup, backend: KeyedStateBackend) -> None:
         states: Mapping[str, Mapping[str, Any]] = setup.parameters["broadcast_states"]
         self._backend = backend
         self._names = frozenset(states)
@@ -64,7 +69,7 @@ class BroadcastTables:
 class ReadingContext(FunctionContext, KeyedReadOnlyBroadcastContext[Any], BroadcastOnTimerContext[Any]):
     """Of a record of the first stream, or of a timer."""
 
-    def __init__(self, timers: TimerService, gathering: Gathering, tables: BroadcastTables) -> None:
+    def __init__(self, timers: TimerService, gathering: OutputCollector, tables: BroadcastTables) -> None:
         super().__init__(timers, gathering)
         self._tables = tables
 
@@ -75,7 +80,7 @@ class ReadingContext(FunctionContext, KeyedReadOnlyBroadcastContext[Any], Broadc
 class ChangingContext(FunctionContext, BroadcastContext):
     """Of a broadcast record."""
 
-    def __init__(self, timers: TimerService, gathering: Gathering, tables: BroadcastTables) -> None:
+    def __init__(self, timers: TimerService, gathering: OutputCollector, tables: BroadcastTables) -> None:
         super().__init__(timers, gathering)
         self._tables = tables
 
@@ -87,7 +92,11 @@ class KeyedChangingContext(ChangingContext, KeyedBroadcastContext[Any]):
     """Of a broadcast record beside a keyed stream."""
 
     def __init__(
-        self, timers: TimerService, gathering: Gathering, tables: BroadcastTables, keyed: KeyedStates
+        self,
+        timers: TimerService,
+        gathering: OutputCollector,
+        tables: BroadcastTables,
+        keyed: KeyedStateAccess,
     ) -> None:
         super().__init__(timers, gathering, tables)
         self._keyed = keyed
@@ -101,13 +110,15 @@ class KeyedChangingContext(ChangingContext, KeyedBroadcastContext[Any]):
 class BroadcastProcess(KeyedOperator):
     """A BroadcastProcessFunction. Its backend holds broadcast state alone."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         super().__init__(setup)
         (self._function,) = load(setup.config)
-        self._times = LocalTimes()
-        self._gathering = Gathering()
+        self._times = LocalOperatorTimes()
+        self._gathering = OutputCollector()
         tables = BroadcastTables(setup, self.backend)
-        clocks = Clocks(setup, self._times, "timers belong to keys, so put key_by in front of this operator")
+        clocks = ReadOnlyTimerService(
+            setup, self._times, "timers belong to keys, so put key_by in front of this operator"
+        )
         self._reading = ReadingContext(clocks, self._gathering, tables)
         self._changing = ChangingContext(clocks, self._gathering, tables)
 
@@ -133,7 +144,7 @@ class BroadcastProcess(KeyedOperator):
             if input_index
             else (function.process_element, self._reading)
         )
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             for timestamp, value in zip(batch.timestamps, records, strict=True):
                 context.timestamp = timestamp
@@ -144,13 +155,13 @@ class BroadcastProcess(KeyedOperator):
 class KeyedBroadcastProcess(TimedProcess):
     """A KeyedBroadcastProcessFunction."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         selector, function = load(setup.config)
         super().__init__(setup, (selector,), function, (function.process_element,))
         tables = BroadcastTables(setup, self.backend)
         self._context = ReadingContext(self._timers, self._gathering, tables)
-        clocks = Clocks(setup, self.backend, _NO_TIMERS)
-        self._changing = KeyedChangingContext(clocks, self._gathering, tables, KeyedStates(self.backend))
+        clocks = ReadOnlyTimerService(setup, self.backend, _NO_TIMERS)
+        self._changing = KeyedChangingContext(clocks, self._gathering, tables, KeyedStateAccess(self.backend))
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         if input_index == 0:
@@ -158,7 +169,7 @@ class KeyedBroadcastProcess(TimedProcess):
             return
         context, gathering = self._changing, self._gathering
         self.backend.current_key = NoKey()
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             for timestamp, value in zip(batch.timestamps, records, strict=True):
                 context.timestamp = timestamp

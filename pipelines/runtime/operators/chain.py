@@ -6,7 +6,7 @@ idleness go to all outputs of an operator. The clock is told to each operator th
 after all that lies before it.
 
 When the input ends, each operator is brought to its end, on both clocks, and finished, before those behind it learn of
-it: what it emits then still finds them open (`Outlet` holds END_OF_TIME back).
+it: what it emits then still finds them open (`ChainOutput` holds END_OF_TIME back).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ....schemas.types import OperatorConfig
 from ...graph.chain import output_type
 from ...graph.operators import OperatorKind, traits_of
 from ...types import PICKLED, RecordType
-from ..records.batch import Batch, all_of
-from ..records.buffers import END_OF_TIME
-from ..records.record_copying import Copy, copier_of
+from ..records.batch import Batch, concatenate
+from ..records.buffers import MAX_WATERMARK
+from ..records.record_copying import RecordCopier, create_copier
 from .operator import Operator
 from .user_functions import typed_by
-from .watermarks import Watermarks
+from .watermarks import WatermarkAssigner
 
 
-class Channel(Protocol):
+class OutputChannel(Protocol):
     """The writer of an edge, as the chain sees it."""
 
     def write(self, batch: Batch) -> None:
@@ -42,15 +42,15 @@ class Channel(Protocol):
         """Whether the receivers are to go on without this channel's watermark."""
 
 
-class Outlet:
+class ChainOutput:
     """The Output of one operator."""
 
     def __init__(self) -> None:
         self.operators: list[Operator] = []
-        self.channels: list[Channel] = []
+        self.channels: list[OutputChannel] = []
         self.side_operators: dict[str, list[Operator]] = {}
-        self.side_channels: dict[str, list[Channel]] = {}
-        self._copies: dict[str | None, Copy] = {}
+        self.side_channels: dict[str, list[OutputChannel]] = {}
+        self._copies: dict[str | None, RecordCopier] = {}
 
     def part(self, type_of: Callable[[str | None], RecordType]) -> None:
         """Once all consumers are there: where an output has several, each operator gets records of its own."""
@@ -58,7 +58,7 @@ class Outlet:
             operators = self.operators if tag is None else self.side_operators[tag]
             channels = self.channels if tag is None else self.side_channels.get(tag, ())
             if operators and len(operators) + len(channels) > 1:
-                copy = copier_of(type_of(tag))
+                copy = create_copier(type_of(tag))
                 if copy is not None:
                     self._copies[tag] = copy
 
@@ -72,7 +72,11 @@ class Outlet:
             self._hand_out(batch, channels, operators, self._copies.get(tag))
 
     def _hand_out(
-        self, batch: Batch, channels: Sequence[Channel], operators: Sequence[Operator], copy: Copy | None
+        self,
+        batch: Batch,
+        channels: Sequence[OutputChannel],
+        operators: Sequence[Operator],
+        copy: RecordCopier | None,
     ) -> None:
         if copy is None:
             batches = [batch] * len(operators)
@@ -85,7 +89,7 @@ class Outlet:
             operator.process(own)
 
     def emit_watermark(self, watermark: int) -> None:
-        if watermark != END_OF_TIME:
+        if watermark != MAX_WATERMARK:
             for channel in self.all_channels():
                 channel.advance_watermark(watermark)
             for operator in self.all_operators():
@@ -97,7 +101,7 @@ class Outlet:
         for operator in self.all_operators():
             operator.set_idle(idle)
 
-    def all_channels(self) -> list[Channel]:
+    def all_channels(self) -> list[OutputChannel]:
         """Of the main output and of the side outputs."""
         return [*self.channels, *(each for some in self.side_channels.values() for each in some)]
 
@@ -118,7 +122,7 @@ class OperatorChain:
         self,
         configs: Sequence[OperatorConfig],
         operators: Sequence[Operator],
-        channels: Iterable[tuple[str, str | None, Channel]],
+        channels: Iterable[tuple[str, str | None, OutputChannel]],
         before: str | None = None,
         before_type: RecordType = PICKLED,
     ) -> None:
@@ -128,11 +132,11 @@ class OperatorChain:
         }
         self.configs: Mapping[str, OperatorConfig] = {config.operator_id: config for config in configs}
         self._configs = {id(operator): config for config, operator in zip(configs, operators, strict=True)}
-        self._per_split: list[Watermarks] = []
-        self._inlet = Outlet()
-        self._outlets: dict[str | None, Outlet] = {before: self._inlet}
+        self._per_split: list[WatermarkAssigner] = []
+        self._inlet = ChainOutput()
+        self._outlets: dict[str | None, ChainOutput] = {before: self._inlet}
         for config, operator in zip(configs, operators, strict=True):
-            outlet = self._outlets[config.operator_id] = Outlet()
+            outlet = self._outlets[config.operator_id] = ChainOutput()
             operator.output = outlet
             if config.upstream not in self._outlets:
                 raise ValueError(
@@ -178,13 +182,13 @@ class OperatorChain:
         for operator in self._per_split:
             operator.end_split(split)
 
-    def _watermarks_behind(self, outlet: Outlet) -> Iterator[Watermarks]:
+    def _watermarks_behind(self, outlet: ChainOutput) -> Iterator[WatermarkAssigner]:
         for operator in outlet.all_operators():
             kind = self._configs[id(operator)].kind
-            if isinstance(operator, Watermarks):
+            if isinstance(operator, WatermarkAssigner):
                 yield operator
             elif traits_of(kind).stateless or kind == OperatorKind.PROCESS:
-                yield from self._watermarks_behind(_outlet(operator))
+                yield from self._watermarks_behind(_create_output(operator))
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         """Records of an input of the head."""
@@ -201,7 +205,7 @@ class OperatorChain:
     @property
     def next_clock(self) -> int:
         """The processing time at which something is due (ms); END_OF_TIME where nothing waits for a time."""
-        return min((operator.next_clock for operator in self.operators), default=END_OF_TIME)
+        return min((operator.next_clock for operator in self.operators), default=MAX_WATERMARK)
 
     def advance_clock(self, clock: int) -> None:
         """Processing time has come so far, short of its end: tells the operators where something is due."""
@@ -217,14 +221,14 @@ class OperatorChain:
         """The input has ended: brings operator by operator to the end of time."""
         self._end(self._inlet)
 
-    def _end(self, outlet: Outlet) -> None:
+    def _end(self, outlet: ChainOutput) -> None:
         for channel in outlet.all_channels():
-            channel.advance_watermark(END_OF_TIME)
+            channel.advance_watermark(MAX_WATERMARK)
         for operator in outlet.all_operators():
-            operator.advance_clock(END_OF_TIME)
-            operator.advance_watermark(END_OF_TIME)
+            operator.advance_clock(MAX_WATERMARK)
+            operator.advance_watermark(MAX_WATERMARK)
             operator.finish()
-            self._end(_outlet(operator))
+            self._end(_create_output(operator))
 
     def before_commit(self) -> None:
         """In the tree's order, so that what one emits is with those behind it before they are asked."""
@@ -236,7 +240,7 @@ class OperatorChain:
         close_all(self.operators)
 
 
-class Line:
+class StatelessPipeline:
     """A line of operators as a function: what comes out at its end for a batch. For Spark's Python workers."""
 
     def __init__(self, operators: Sequence[Operator], last: OperatorConfig | None = None) -> None:
@@ -245,11 +249,11 @@ class Line:
         self._last = last
         self._given: list[Batch] = []
         for operator in self._operators:
-            operator.output = Outlet()
+            operator.output = ChainOutput()
         for operator, following in pairwise(self._operators):
-            _outlet(operator).operators.append(following)
+            _create_output(operator).operators.append(following)
         if self._operators:
-            _outlet(self._operators[-1]).channels.append(_Collecting(self._given))
+            _create_output(self._operators[-1]).channels.append(_Collecting(self._given))
 
     def open(self) -> None:
         """From the end. Raises UserCodeError."""
@@ -266,7 +270,7 @@ class Line:
             return batch
         self._given.clear()  # of what was made before an error
         self._operators[0].process(batch)
-        return all_of(self._given)
+        return concatenate(self._given)
 
     def close(self) -> None:
         """Closes all, whatever goes wrong with one. Raises the first error."""
@@ -286,9 +290,9 @@ class _Collecting:
         """So does idleness."""
 
 
-def _outlet(operator: Operator) -> Outlet:
+def _create_output(operator: Operator) -> ChainOutput:
     outlet = operator.output
-    assert isinstance(outlet, Outlet)
+    assert isinstance(outlet, ChainOutput)
     return outlet
 
 

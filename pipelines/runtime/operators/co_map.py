@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..records.batch import Batch
-from .operator import Operator, Setup
-from .output_collector import Gathering
-from .user_functions import InOrder, close_function, load, open_function, user_code
+from .operator import Operator, OperatorSetup
+from .output_collector import OutputCollector
+from .user_functions import OrderedCalls, close_function, load, open_function, user_code
 
 
-class _OfTwo(Operator):
-    def __init__(self, setup: Setup) -> None:
+class _TwoInputOperator(Operator):
+    def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._config = setup.config
         (self._function,) = load(setup.config)
@@ -26,23 +26,23 @@ class _OfTwo(Operator):
             close_function(self._function)
 
 
-class CoMap(_OfTwo):
+class CoMap(_TwoInputOperator):
     """A CoMapFunction: one record for each."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         call = (self._function.map1, self._function.map2)[input_index]
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             values: list[Any] = list(map(call, records))
         self.output.emit(batch.with_values(values))
 
 
-class CoFlatMap(_OfTwo):
+class CoFlatMap(_TwoInputOperator):
     """A CoFlatMapFunction: any number of records for each."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         call = (self._function.flat_map1, self._function.flat_map2)[input_index]
-        gathering, records = Gathering(), InOrder(batch)
+        gathering, records = OutputCollector(), OrderedCalls(batch)
         with user_code(self._config, records):
             for timestamp, value in zip(batch.timestamps, records, strict=True):
                 given: Iterable[Any] | None = call(value)

@@ -38,7 +38,7 @@ class Groups(msgspec.Struct, frozen=True):
         return len(self.timestamps)
 
 
-class ColumnFolding:
+class ColumnAggregation:
     """For records of one type, by one key column."""
 
     def __init__(self, record_type: RecordType, key: int, function: str, field: int) -> None:
@@ -50,7 +50,7 @@ class ColumnFolding:
     @classmethod
     def of(
         cls, record_type: RecordType, key_column: int | None, function: str, field: str | None
-    ) -> ColumnFolding | None:
+    ) -> ColumnAggregation | None:
         """None where records of this type are to be folded one by one."""
         columns = record_type.columns()
         names = [name for name, _ in columns]

@@ -12,7 +12,7 @@ from ...graph.operators import OperatorKind
 from ...types import PICKLED, RecordType
 from .aggregate import Aggregate
 from .broadcast_process import BroadcastProcess, KeyedBroadcastProcess
-from .chain import Line
+from .chain import StatelessPipeline
 from .co_map import CoFlatMap, CoMap
 from .co_process import CoProcess
 from .file_sink import FileSink
@@ -20,26 +20,26 @@ from .foreach import Foreach
 from .kafka_sink import KafkaSink
 from .keyed_process import KeyedCoProcess, KeyedProcess
 from .map_batches import MapBatches
-from .operator import Operator, Setup
+from .operator import Operator, OperatorSetup
 from .pre_aggregate import PreAggregate
 from .print_sink import PrintSink
 from .process import Process
-from .running_aggregate import Reduce
+from .running_aggregate import RunningReduce
 from .stateless import Filter, FlatMap, Map
 from .task_context import TaskContext
-from .watermarks import Watermarks
+from .watermarks import WatermarkAssigner
 from .window import window
 
-OPERATORS: Final[Mapping[OperatorKind, Callable[[Setup], Operator]]] = MappingProxyType(
+OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = MappingProxyType(
     {
         OperatorKind.MAP: Map,
         OperatorKind.FLAT_MAP: FlatMap,
         OperatorKind.FILTER: Filter,
         OperatorKind.MAP_BATCHES: MapBatches,
         OperatorKind.PRE_AGGREGATE: PreAggregate,
-        OperatorKind.WATERMARKS: Watermarks,
+        OperatorKind.WATERMARKS: WatermarkAssigner,
         OperatorKind.PROCESS: Process,
-        OperatorKind.REDUCE: Reduce,
+        OperatorKind.REDUCE: RunningReduce,
         OperatorKind.AGGREGATE: Aggregate,
         OperatorKind.KEYED_PROCESS: KeyedProcess,
         OperatorKind.WINDOW: window,
@@ -58,7 +58,7 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[Setup], Operator]]] = MappingPr
 """All that may follow a source or a channel."""
 
 
-def build_operator(setup: Setup) -> Operator:
+def build_operator(setup: OperatorSetup) -> Operator:
     """The operator that a configuration asks for. Raises UserCodeError, ValueError."""
     config = setup.config
     make = OPERATORS.get(OperatorKind(config.kind))
@@ -67,14 +67,16 @@ def build_operator(setup: Setup) -> Operator:
     return make(setup)
 
 
-def build_prefix(configs: Sequence[OperatorConfig], input_type: RecordType = PICKLED) -> Line:
+def build_prefix(configs: Sequence[OperatorConfig], input_type: RecordType = PICKLED) -> StatelessPipeline:
     """The stateless prefix of a vertex, for Spark's Python workers. Raises UserCodeError, ValueError."""
     operators = []
     for config in configs:
         context = TaskContext(operator_name=config.name)
-        operators.append(build_operator(Setup(config, context, "", "", _nothing_to_send, (input_type,))))
+        operators.append(
+            build_operator(OperatorSetup(config, context, "", "", _nothing_to_send, (input_type,)))
+        )
         input_type = output_type(config)
-    return Line(operators, configs[-1] if configs else None)
+    return StatelessPipeline(operators, configs[-1] if configs else None)
 
 
 def _nothing_to_send(topic: str, *_: Any, **__: Any) -> None:

@@ -23,13 +23,13 @@ from typing import Final
 import msgspec
 
 from ..common.failures import TaskError
-from ..records.batch import Batch, all_of
-from ..records.buffers import END_OF_TIME
+from ..records.batch import Batch, concatenate
+from ..records.buffers import MAX_WATERMARK
 from ..state_backend.stateful import Origin
 from .files.file_writer import SinkFormat, file_writer
-from .files.output_directory import Superseded, directory_of
+from .files.output_directory import AttemptSuperseded, create_output_directory
 from .files.pending_files import PendingFiles
-from .operator import Operator, Setup
+from .operator import Operator, OperatorSetup
 from .user_functions import user_code
 
 ROLL_BYTES: Final = 64 << 20
@@ -49,12 +49,12 @@ class FileSinkParameters(msgspec.Struct, frozen=True):
 class FileSink(Operator):
     """The files of one subtask."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._parameters = parameters = msgspec.convert(dict(setup.parameters), FileSinkParameters)
         (record_type,) = setup.input_types
         self._writer = file_writer(parameters.format, record_type)
-        self._directory = directory_of(parameters.path)
+        self._directory = create_output_directory(parameters.path)
         # As many hexadecimal digits as tell the sinks of one directory apart.
         names = f"{setup.cluster}/{setup.job_id}/{setup.config.operator_id}"
         sink = hashlib.sha256(names.encode()).hexdigest()[:8]
@@ -110,7 +110,7 @@ class FileSink(Operator):
     def next_clock(self) -> int:
         file = self._files.open_file
         if self._parameters.roll_ms is None or (file is None and not self._gathered):
-            return END_OF_TIME
+            return MAX_WATERMARK
         return (self._opened_at if file is None else file.opened_at) + self._parameters.roll_ms - 1
 
     def advance_clock(self, clock: int) -> None:
@@ -168,7 +168,7 @@ class FileSink(Operator):
     def _fill(self) -> None:
         """Makes a chunk of what has been gathered."""
         if self._gathered:
-            batch = all_of(self._gathered)
+            batch = concatenate(self._gathered)
             with user_code(self._setup.config):
                 chunk = self._writer.chunk(batch)
             self._files.fill(len(batch), chunk, self._opened_at)
@@ -189,7 +189,7 @@ class FileSink(Operator):
                     file.name,
                     lambda out, file=file: self._writer.write(file.chunks, out),  # type: ignore[misc]
                 )
-            except Superseded as error:
+            except AttemptSuperseded as error:
                 raise TaskError(
                     f"file_sink {self._setup.config.name!r} was fenced: a newer attempt of this subtask writes to"
                     f" {self._parameters.path}, and has removed {error} there (if nobody else has)"

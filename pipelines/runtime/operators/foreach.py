@@ -7,14 +7,14 @@ are processed instead. So what it does should be idempotent; exactly once, as fi
 from __future__ import annotations
 
 from ..records.batch import Batch
-from .operator import Operator, Setup
-from .user_functions import InOrder, close_function, load, method_of, open_function, user_code
+from .operator import Operator, OperatorSetup
+from .user_functions import OrderedCalls, close_function, load, method_of, open_function, user_code
 
 
 class Foreach(Operator):
     """Calls a function, or a SinkFunction's `invoke`, with each record; what it returns does not matter."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         (self._function,) = load(setup.config)
         self._invoke = method_of(self._function, "invoke")
@@ -24,7 +24,7 @@ class Foreach(Operator):
             open_function(self._function, self._setup.context)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        invoke, records = self._invoke, InOrder(batch)
+        invoke, records = self._invoke, OrderedCalls(batch)
         with user_code(self._setup.config, records):
             for value in records:
                 invoke(value)

@@ -7,23 +7,23 @@ from typing import Any, Protocol, TypeVar
 from ...functions import OutputTag, TimerService
 from ...functions.process import OnTimerContext
 from ...functions.window import TimeWindow, WindowContext
-from ..records.buffers import END_OF_TIME, NO_WATERMARK
+from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
 from ..state_backend.keyed_state_backend import KeyedStateBackend
 from ..state_backend.timers import TimerTable
-from .operator import Setup
-from .output_collector import Gathering
+from .operator import OperatorSetup
+from .output_collector import OutputCollector
 
 X = TypeVar("X")
 
 
-class Times(Protocol):
+class OperatorTimes(Protocol):
     """How far both clocks have come (ms)."""
 
     watermark: int
     clock: int
 
 
-class LocalTimes:
+class LocalOperatorTimes:
     """The times of an operator without state."""
 
     def __init__(self) -> None:
@@ -31,15 +31,15 @@ class LocalTimes:
         self.clock = NO_WATERMARK
 
 
-def processing_time(setup: Setup, times: Times) -> int:
+def processing_time(setup: OperatorSetup, times: OperatorTimes) -> int:
     """The wall clock, but no earlier than what has fired already; END_OF_TIME at the end of the input."""
     return max(setup.wall_clock(), times.clock)
 
 
-class Clocks(TimerService):
+class ReadOnlyTimerService(TimerService):
     """The times alone: for operators whose functions have no timers."""
 
-    def __init__(self, setup: Setup, times: Times, why: str) -> None:
+    def __init__(self, setup: OperatorSetup, times: OperatorTimes, why: str) -> None:
         self._setup = setup
         self._times = times
         self._why = why
@@ -66,10 +66,10 @@ class Clocks(TimerService):
         return TypeError(f"there are no timers here: {self._why}")
 
 
-class Timers(Clocks):
+class KeyedTimerService(ReadOnlyTimerService):
     """The timers of the key at hand."""
 
-    def __init__(self, setup: Setup, backend: KeyedStateBackend) -> None:
+    def __init__(self, setup: OperatorSetup, backend: KeyedStateBackend) -> None:
         super().__init__(setup, backend, "")
         self._backend = backend
         self._has_on_timer = setup.parameters.get("timers") is not False
@@ -91,7 +91,7 @@ class Timers(Clocks):
             self.event_time.register(self._backend.current_key, timestamp)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        if self._has_on_timer and self._backend.clock != END_OF_TIME:
+        if self._has_on_timer and self._backend.clock != MAX_WATERMARK:
             self.processing_time.register(self._backend.current_key, timestamp)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
@@ -109,7 +109,7 @@ class FunctionContext(OnTimerContext[Any], WindowContext):
     current_key: Any = None
     window: TimeWindow = TimeWindow(0, 0)
 
-    def __init__(self, timer_service: TimerService, gathering: Gathering) -> None:
+    def __init__(self, timer_service: TimerService, gathering: OutputCollector) -> None:
         self._timer_service = timer_service
         self._gathering = gathering
 

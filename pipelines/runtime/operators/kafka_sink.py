@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..common.failures import RecordRefused, TaskError
-from ..formats import Format, Writer, writer_of
+from ..common.failures import RecordRejected, TaskError
+from ..formats import ValueFormat, ValueWriter, create_writer
 from ..records.batch import Batch
-from .operator import Operator, Setup
-from .user_functions import InOrder, close_function, load, open_function, user_code
+from .operator import Operator, OperatorSetup
+from .user_functions import OrderedCalls, close_function, load, open_function, user_code
 
 AHEAD_MS: Final = 300_000
 """How far ahead of this machine's clock a message's timestamp may be."""
@@ -27,17 +27,17 @@ AHEAD_MS: Final = 300_000
 class KafkaSink(Operator):
     """Writes values in a format, with what a function of the record gives as the key (bytes, str or None)."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._topic: str = setup.parameters["topic"]
-        self._format = Format.of(setup.parameters["format"])
+        self._format = ValueFormat.of(setup.parameters["format"])
         (self._key,) = load(setup.config) or (None,)
-        self._writer: Writer | None = None
+        self._writer: ValueWriter | None = None
 
     def open(self) -> None:
         setup = self._setup
         setup.require_topic(self._topic)
-        self._writer = writer_of(self._format, setup.input_types[0], self._topic)
+        self._writer = create_writer(self._format, setup.input_types[0], self._topic)
         with user_code(setup.config):
             open_function(self._key, setup.context)
 
@@ -64,7 +64,7 @@ class KafkaSink(Operator):
         except Exception as error:
             raise self._refusal(batch, error) from error
 
-    def _refusal(self, batch: Batch, error: Exception) -> RecordRefused:
+    def _refusal(self, batch: Batch, error: Exception) -> RecordRejected:
         """Names the record."""
         assert self._writer is not None
         refused = None
@@ -80,7 +80,7 @@ class KafkaSink(Operator):
             shown = " a record"
         config = self._setup.config
         at = f" ({config.location})" if config.location else ""
-        refusal = RecordRefused(
+        refusal = RecordRejected(
             f"operator {config.name!r}{at} cannot write{shown} to {self._topic} as {self._format.kind}:"
             f" {type(error).__name__}: {' '.join(str(error).split())[:300]}"
         )
@@ -90,7 +90,7 @@ class KafkaSink(Operator):
     def _keys(self, batch: Batch) -> list[bytes | None]:
         if self._key is None:
             return [None] * len(batch)
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._setup.config, records):
             return [_as_bytes(key) for key in map(self._key, records)]
 

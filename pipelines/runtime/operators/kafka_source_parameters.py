@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from ....schemas.types import OperatorConfig
-from ..formats import Format
+from ..formats import ValueFormat
 
 
 class StartingMode(StrEnum):
@@ -23,7 +23,7 @@ class StartingMode(StrEnum):
     """At the first record with that timestamp or a later one; the end where there is none."""
 
 
-class Starting(msgspec.Struct, frozen=True):
+class StartingPosition(msgspec.Struct, frozen=True):
     """`starting`; times in milliseconds since the epoch."""
 
     mode: StartingMode = StartingMode.EARLIEST
@@ -47,13 +47,13 @@ class OnDataLoss(StrEnum):
     """It goes on behind the last one."""
 
 
-class KafkaSource(msgspec.Struct, frozen=True):
+class KafkaSourceParameters(msgspec.Struct, frozen=True):
     """The parameters of an operator of kind KAFKA_SOURCE."""
 
     topics: tuple[str, ...]
     """Sorted: the place of a topic is its index as an input."""
-    format: Format
-    starting: Starting = Starting()
+    format: ValueFormat
+    starting: StartingPosition = StartingPosition()
     group_id: str | None = None
     bounded: bool = False
     on_bad_record: OnBadRecord = OnBadRecord.FAIL
@@ -63,7 +63,7 @@ class KafkaSource(msgspec.Struct, frozen=True):
     """Likewise, graphs of earlier releases do not have it."""
 
     @classmethod
-    def of(cls, config: OperatorConfig) -> KafkaSource:
+    def of(cls, config: OperatorConfig) -> KafkaSourceParameters:
         """Reads the operator's parameters. Raises msgspec.ValidationError."""
         read = msgspec.convert(json.loads(config.parameters), cls)
         return msgspec.structs.replace(read, topics=tuple(sorted(set(read.topics))))

@@ -13,14 +13,14 @@ from ...graph.key_groups import key_groups_of_subtask
 from ...types import ClassOf, RecordType, TupleOf
 from ..state_backend.keyed_state_backend import KeyedStateBackend
 from ..state_backend.stateful import Origin
-from .operator import Operator, Setup
-from .user_functions import InOrder
+from .operator import Operator, OperatorSetup
+from .user_functions import OrderedCalls
 
 
 class KeyedOperator(Operator):
     """Keeps its state in a backend."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._config = setup.config
         context = setup.context
@@ -45,7 +45,7 @@ class KeyedOperator(Operator):
         self.backend.restore(message)
 
 
-class Keys:
+class KeySelector:
     """Finds the keys of records: by the selector, or in the column that the key is."""
 
     def __init__(self, selector: Callable[[Any], Any], record_type: RecordType, field: str | None) -> None:
@@ -57,7 +57,7 @@ class Keys:
         if self.column is not None:
             self._select = getter(record_type, names[self.column]) or selector
 
-    def of(self, records: InOrder) -> Sequence[Any]:
+    def of(self, records: OrderedCalls) -> Sequence[Any]:
         """The key of each record, which the records know from then on. Raises what the selector raises."""
         records.keys = keys = list(map(self._select, records))
         return keys

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ..common.failures import TaskError, key_text
+from ..common.failures import TaskError, format_key
 from ..records.batch import Batch
-from ..records.buffers import END_OF_TIME
-from ..state_backend.state_handles import KeyedStates
+from ..records.buffers import MAX_WATERMARK
+from ..state_backend.state_handles import KeyedStateAccess
 from ..state_backend.timers import TimerTable
-from .function_contexts import FunctionContext, Timers
-from .keyed import KeyedOperator, Keys
-from .operator import Setup
-from .output_collector import Gathering
-from .user_functions import InOrder, close_function, load, open_function, user_code
+from .function_contexts import FunctionContext, KeyedTimerService
+from .keyed import KeyedOperator, KeySelector
+from .operator import OperatorSetup
+from .output_collector import OutputCollector
+from .user_functions import OrderedCalls, close_function, load, open_function, user_code
 
 EVENT_TIME: Final = "event-time"
 PROCESSING_TIME: Final = "processing-time"
@@ -34,23 +34,27 @@ class TimedProcess(KeyedOperator):
     """What both kinds share."""
 
     def __init__(
-        self, setup: Setup, selectors: Sequence[Callable[[Any], Any]], function: Any, calls: Sequence[Call]
+        self,
+        setup: OperatorSetup,
+        selectors: Sequence[Callable[[Any], Any]],
+        function: Any,
+        calls: Sequence[Call],
     ) -> None:
         super().__init__(setup)
         self._function = function
         # A key that is a column has a name in the one input only: connected streams have a selector each.
         field = setup.parameters.get("key_field") if len(selectors) == 1 else None
         self._keys = [
-            Keys(selector, of, field)
+            KeySelector(selector, of, field)
             for selector, of in zip(selectors, setup.input_types[: len(selectors)], strict=True)
         ]
         self._calls = calls
-        self._timers = Timers(setup, self.backend)
-        self._gathering = Gathering()
+        self._timers = KeyedTimerService(setup, self.backend)
+        self._gathering = OutputCollector()
         self._context = FunctionContext(self._timers, self._gathering)
 
     def open(self) -> None:
-        self._setup.context.state_backend = KeyedStates(self.backend)
+        self._setup.context.state_backend = KeyedStateAccess(self.backend)
         with user_code(self._config):
             open_function(self._function, self._setup.context)
 
@@ -61,7 +65,7 @@ class TimedProcess(KeyedOperator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         call = self._calls[input_index]
         context, gathering, backend = self._context, self._gathering, self.backend
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             keys = self._keys[input_index].of(records)
             for key, timestamp, value in zip(keys, batch.timestamps, records, strict=True):
@@ -87,7 +91,7 @@ class TimedProcess(KeyedOperator):
 
     def finish(self) -> None:
         # What records after the last watermark have registered.
-        self._fire(self._timers.event_time, END_OF_TIME, EVENT_TIME)
+        self._fire(self._timers.event_time, MAX_WATERMARK, EVENT_TIME)
 
     def _fire(self, table: TimerTable, time: int, domain: str) -> None:
         bound = (len(table) + 1) * LAST_TIMERS
@@ -103,7 +107,7 @@ class TimedProcess(KeyedOperator):
             if gathering.much:
                 gathering.send(self.output)
             fired += 1
-            if time == END_OF_TIME and fired > bound:
+            if time == MAX_WATERMARK and fired > bound:
                 raise TaskError(
                     f"operator {self._config.name!r}: its timers register timers without end, though the input has"
                     " ended: register none when current_watermark() is the end of time (2^63 - 1)"
@@ -113,13 +117,13 @@ class TimedProcess(KeyedOperator):
     def _timer_place(self) -> str:
         """Of the timer that fires."""
         context = self._context
-        return f"the {context.time_domain} timer {context.timestamp}, key {key_text(context.current_key)}"
+        return f"the {context.time_domain} timer {context.timestamp}, key {format_key(context.current_key)}"
 
 
 class KeyedProcess(TimedProcess):
     """A KeyedProcessFunction."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         selector, function = load(setup.config)
         super().__init__(setup, (selector,), function, (function.process_element,))
 
@@ -127,7 +131,7 @@ class KeyedProcess(TimedProcess):
 class KeyedCoProcess(TimedProcess):
     """A KeyedCoProcessFunction."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         first, second, function = load(setup.config)
         calls = function.process_element1, function.process_element2
         super().__init__(setup, (first, second), function, calls)

@@ -21,15 +21,15 @@ from ...types import Pickled, RecordTypeError
 from ..common.failures import TaskError
 from ..records.batch import Batch
 from ..records.buffers import TIMESTAMP_COLUMN
-from .operator import Operator, Setup
-from .schema_coercion import conform
+from .operator import Operator, OperatorSetup
+from .schema_coercion import coerce_batch
 from .user_functions import came_from, close_function, load, open_function, user_code
 
 
 class MapBatches(Operator):
     """Calls the function with each batch that comes in."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         (self._function,) = load(setup.config)
         (self._input_type,) = setup.input_types
@@ -54,7 +54,7 @@ class MapBatches(Operator):
             results = [_without_timestamps(part) for part in parts]
             columns = [
                 pa.concat_arrays(pieces)
-                for pieces in zip(*(conform(part, self._output_type) for part in results), strict=True)
+                for pieces in zip(*(coerce_batch(part, self._output_type) for part in results), strict=True)
             ]
         if parts:
             with came_from():

@@ -22,12 +22,12 @@ import msgspec
 from ....schemas.types import OperatorConfig
 from ...types import PICKLED, RecordType
 from ..records.batch import Batch
-from ..records.buffers import END_OF_TIME
+from ..records.buffers import MAX_WATERMARK
 from ..state_backend.stateful import Origin
 from .task_context import TaskContext
 
 
-class Send(Protocol):
+class SendMessage(Protocol):
     """Adds a message to the task's transaction. `partition` None: by key, or any. `delivered` is told its offset."""
 
     def __call__(
@@ -42,7 +42,7 @@ class Send(Protocol):
     ) -> None: ...
 
 
-class Output(Protocol):
+class OperatorOutput(Protocol):
     """Where an operator pushes to: operators chained behind it, and channels."""
 
     def emit(self, batch: Batch) -> None:
@@ -58,14 +58,14 @@ class Output(Protocol):
         """Whether to go on without this one's watermark, on every output."""
 
 
-class Setup(msgspec.Struct, frozen=True):
+class OperatorSetup(msgspec.Struct, frozen=True):
     """What an operator is made of."""
 
     config: OperatorConfig
     context: TaskContext
     cluster: str
     job_id: str
-    send: Send
+    send: SendMessage
     input_types: tuple[RecordType, ...] = (PICKLED,)
     """Of each input."""
     require_topic: Callable[[str], None] = lambda topic: None
@@ -90,7 +90,7 @@ class Setup(msgspec.Struct, frozen=True):
 class Operator:
     """One operator of one subtask; subclasses take a Setup."""
 
-    output: Output
+    output: OperatorOutput
     """Set before anything else is called."""
 
     def open(self) -> None:
@@ -107,7 +107,7 @@ class Operator:
     @property
     def next_clock(self) -> int:
         """The processing time at which something is due (ms); END_OF_TIME where nothing waits for a time."""
-        return END_OF_TIME
+        return MAX_WATERMARK
 
     def advance_clock(self, clock: int) -> None:
         """Processing time has come so far. Emits what that makes due; whoever calls tells the next operator."""

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..records.batch import Batch
-from .operator import Output
+from .operator import OperatorOutput
 from .user_functions import came_from
 
-MANY: Final = 10_000
+MAX_COLLECTED_RECORDS: Final = 10_000
 """Records that are sent on without waiting for more."""
 
 
-class Gathering:
+class OutputCollector:
     """Records in order, by output."""
 
     def __init__(self) -> None:
@@ -44,9 +44,9 @@ class Gathering:
     @property
     def much(self) -> bool:
         """Whether to send on now."""
-        return len(self._values) >= MANY
+        return len(self._values) >= MAX_COLLECTED_RECORDS
 
-    def send(self, output: Output) -> None:
+    def send(self, output: OperatorOutput) -> None:
         """Sends everything on."""
         if self._values:
             batch = Batch(self._timestamps, self._values)

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from ..records.batch import Batch
 from .aggregation import field_reduce
-from .column_aggregation import ColumnFolding
-from .keyed import Keys
-from .operator import Operator, Setup
-from .user_functions import InOrder, came_from, load, user_code
+from .column_aggregation import ColumnAggregation
+from .keyed import KeySelector
+from .operator import Operator, OperatorSetup
+from .user_functions import OrderedCalls, came_from, load, user_code
 
 
 class PreAggregate(Operator):
     """sum, min, max, min_by or max_by within each batch."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._config = setup.config
         parameters = setup.parameters
         (selector,) = load(setup.config)
         self._record_type = setup.input_types[0]
-        self._keys = Keys(selector, self._record_type, parameters.get("key_field"))
+        self._keys = KeySelector(selector, self._record_type, parameters.get("key_field"))
         function, field = parameters["function"], parameters.get("field")
         self._reduce = field_reduce(function, self._record_type, field)
-        self._columns = ColumnFolding.of(self._record_type, self._keys.column, function, field)
+        self._columns = ColumnAggregation.of(self._record_type, self._keys.column, function, field)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         groups = self._columns.fold(batch) if self._columns is not None and batch.columnar else None
@@ -39,7 +39,7 @@ class PreAggregate(Operator):
         reduce = self._reduce
         folded: dict[object, object] = {}
         latest: dict[object, int] = {}
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             keys = self._keys.of(records)
             for key, timestamp, value in zip(keys, batch.timestamps, records, strict=True):

@@ -12,14 +12,14 @@ import msgspec
 
 from ...graph.physical_plan import output_topic
 from ..records.batch import Batch
-from .operator import Operator, Setup
-from .user_functions import InOrder, user_code
+from .operator import Operator, OperatorSetup
+from .user_functions import OrderedCalls, user_code
 
 
 class PrintSink(Operator):
     """Says what was printed, by which subtask (counted from 1, as Flink's print does), and the record's time."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._config = setup.config
         self._subtask = setup.context.subtask_index + 1
         self._identifier: str | None = setup.parameters.get("identifier")
@@ -27,7 +27,7 @@ class PrintSink(Operator):
         self._topic = output_topic(setup.cluster, setup.job_id)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             texts = list(map(str, records))
         for timestamp, value, text in zip(batch.timestamps, batch.values, texts, strict=True):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..records.batch import Batch
-from .function_contexts import Clocks, FunctionContext, LocalTimes
-from .operator import Operator, Setup
-from .output_collector import Gathering
-from .user_functions import InOrder, close_function, load, open_function, user_code
+from .function_contexts import FunctionContext, LocalOperatorTimes, ReadOnlyTimerService
+from .operator import Operator, OperatorSetup
+from .output_collector import OutputCollector
+from .user_functions import OrderedCalls, close_function, load, open_function, user_code
 
 Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
 
@@ -17,13 +17,15 @@ Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
 class UnkeyedProcess(Operator):
     """What process and co_process share: a function, its context, and the times."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._config = setup.config
         (self._function,) = load(setup.config)
-        self._times = LocalTimes()
-        self._gathering = Gathering()
-        clocks = Clocks(setup, self._times, "timers belong to keys, so put key_by in front of this operator")
+        self._times = LocalOperatorTimes()
+        self._gathering = OutputCollector()
+        clocks = ReadOnlyTimerService(
+            setup, self._times, "timers belong to keys, so put key_by in front of this operator"
+        )
         self._context = FunctionContext(clocks, self._gathering)
 
     def open(self) -> None:
@@ -43,7 +45,7 @@ class UnkeyedProcess(Operator):
 
     def _call_each(self, call: Call, batch: Batch) -> None:
         context, gathering = self._context, self._gathering
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             for timestamp, value in zip(batch.timestamps, records, strict=True):
                 context.timestamp = timestamp

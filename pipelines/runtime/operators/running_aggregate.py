@@ -11,23 +11,23 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ..records.batch import Batch
-from ..records.record_copying import copier_of
-from .keyed import KeyedOperator, Keys
-from .operator import Setup
-from .user_functions import InOrder, came_from, close_function, load, method_of, open_function, user_code
+from ..records.record_copying import create_copier
+from .keyed import KeyedOperator, KeySelector
+from .operator import OperatorSetup
+from .user_functions import OrderedCalls, came_from, close_function, load, method_of, open_function, user_code
 
 _MISSING: Final = object()
 
 
-class Running(KeyedOperator):
+class RunningAggregate(KeyedOperator):
     """What reduce and aggregate share: a record for each key, and a function that folds another one into it."""
 
-    def __init__(self, setup: Setup, selector: Callable[[Any], Any]) -> None:
+    def __init__(self, setup: OperatorSetup, selector: Callable[[Any], Any]) -> None:
         super().__init__(setup)
         self._record_type = setup.input_types[0]
-        self._keys = Keys(selector, self._record_type, setup.parameters.get("key_field"))
+        self._keys = KeySelector(selector, self._record_type, setup.parameters.get("key_field"))
         self._mini_batch = bool(setup.parameters.get("mini_batch"))
-        self._copy = copier_of(self._record_type)
+        self._copy = create_copier(self._record_type)
         self._table = self.backend.value_table("~reduced", self._record_type)
         # Keys to be emitted, and the greatest timestamp of what changed them; with the changelog still to be told, too.
         self._held: dict[Any, int] = {}
@@ -53,7 +53,7 @@ class Running(KeyedOperator):
         reduced = self._table.space()
         reduce, copy = self._reduce, self._copy
         given: list[Any] = []
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             keys = self._keys.of(records)
             for key, value in zip(keys, records, strict=True):
@@ -66,7 +66,7 @@ class Running(KeyedOperator):
         self.output.emit(batch.with_values(given))
 
     def _gather(self, batch: Batch) -> None:
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             self._fold(self._keys.of(records), batch.timestamps, records)
 
@@ -92,10 +92,10 @@ class Running(KeyedOperator):
                 self.output.emit(Batch(list(held.values()), values))
 
 
-class Reduce(Running):
+class RunningReduce(RunningAggregate):
     """By a user's function."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         selector, self._function = load(setup.config)
         super().__init__(setup, selector)
         self._reduce = method_of(self._function, "reduce")

@@ -16,7 +16,7 @@ from ...types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, RecordTyp
 Convert = Callable[[pa.Array], pa.Array]
 
 
-def conform(table: pa.Table | pa.RecordBatch, record_type: RecordType) -> list[pa.Array]:
+def coerce_batch(table: pa.Table | pa.RecordBatch, record_type: RecordType) -> list[pa.Array]:
     """The columns of the record type, out of a table's. Raises RecordTypeError for what does not fit.
 
     A type of one column takes the only column of a table, whatever its name; a tuple takes the columns in order where

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from ..records.batch import Batch
-from .operator import Operator, Setup
-from .user_functions import InOrder, came_from, close_function, load, method_of, open_function, user_code
+from .operator import Operator, OperatorSetup
+from .user_functions import OrderedCalls, came_from, close_function, load, method_of, open_function, user_code
 
 
 class _WithFunction(Operator):
     method: ClassVar[str]
     """Of the function, where it is no plain callable."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._config = setup.config
         (self._function,) = load(setup.config)
@@ -38,7 +38,7 @@ class Map(_WithFunction):
     method = "map"
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             values = list(map(self._call, records))
         self.output.emit(batch.with_values(values))
@@ -50,7 +50,7 @@ class FlatMap(_WithFunction):
     method = "flat_map"
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             given = [
                 each if type(each) is list or type(each) is tuple else list(each) if each is not None else ()
@@ -70,7 +70,7 @@ class Filter(_WithFunction):
     method = "filter"
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             kept = [i for i, value in enumerate(records) if self._call(value)]
         if len(kept) == len(batch):

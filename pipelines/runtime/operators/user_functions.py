@@ -14,7 +14,7 @@ from ....schemas.types import OperatorConfig
 from ... import sentinels
 from ...functions import RichFunction, RuntimeContext
 from ...types import RecordTypeError
-from ..common.failures import RecordError, StateTypeError, UserCodeError, key_text
+from ..common.failures import RecordError, StateTypeError, UserCodeError, format_key
 from ..records.batch import Batch
 
 Function = Callable[..., Any]
@@ -22,12 +22,12 @@ Function = Callable[..., Any]
 
 @contextmanager
 def user_code(
-    config: OperatorConfig, records: InOrder | None = None, place: Callable[[], str] | None = None
+    config: OperatorConfig, records: OrderedCalls | None = None, place: Callable[[], str] | None = None
 ) -> Iterator[None]:
     """Whatever is raised inside is raised as UserCodeError of that operator.
 
-    `records`: where the function is called for each, so that the error says for which; see `InOrder`. `place`: where
-    the function is called for no record, which timer or window it is called for.
+    `records`: where the function is called for each, so that the error says for which; see `OrderedCalls`. `place`:
+    where the function is called for no record, which timer or window it is called for.
     """
     try:
         yield
@@ -37,7 +37,7 @@ def user_code(
         # A function that calls sys.exit() ends its task with a reason, too.
         index = None if records is None else records.index
         key = None if records is None or index is None or records.keys is None else records.keys[index]
-        failure = UserCodeError(config.name, config.location, index, None if key is None else key_text(key))
+        failure = UserCodeError(config.name, config.location, index, None if key is None else format_key(key))
         failure.place = None if place is None else place()
         raise failure from error
 
@@ -65,7 +65,7 @@ def came_from(record_of: Callable[[int], int] | None = None) -> Iterator[None]:
         raise
 
 
-class InOrder:
+class OrderedCalls:
     """Records that are taken one by one, and which was taken last. Costs nothing for a record."""
 
     def __init__(self, records: Batch | Sequence[Any]) -> None:

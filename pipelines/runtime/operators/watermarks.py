@@ -26,9 +26,9 @@ import pyarrow as pa
 
 from ...types import ClassOf, RecordType, RecordTypeError, TupleOf
 from ..records.batch import Batch
-from ..records.buffers import END_OF_TIME, NO_WATERMARK
-from .operator import Operator, Setup
-from .user_functions import InOrder, close_function, load, open_function, user_code
+from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
+from .operator import Operator, OperatorSetup
+from .user_functions import OrderedCalls, close_function, load, open_function, user_code
 
 _INT: Final = RecordType.of(int)
 
@@ -53,10 +53,10 @@ class _Split:
         self.idle = self.ended = False
 
 
-class Watermarks(Operator):
+class WatermarkAssigner(Operator):
     """Assigns timestamps, where there is an assigner, and says how far event time has come."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._parameters = msgspec.convert(dict(setup.parameters), WatermarkParameters)
         (self._assign,) = load(setup.config) or (None,)
@@ -105,7 +105,7 @@ class Watermarks(Operator):
             self._tell_watermark()
 
     def advance_watermark(self, watermark: int) -> None:
-        if watermark == END_OF_TIME:
+        if watermark == MAX_WATERMARK:
             self._watermark = watermark
             self.output.emit_watermark(watermark)
 
@@ -113,11 +113,11 @@ class Watermarks(Operator):
     def next_clock(self) -> int:
         idle_after = self._parameters.idle_after_ms
         since = [split.last_record for split in self._present if not split.idle]
-        return END_OF_TIME if idle_after is None or not since else min(since) + idle_after - 1
+        return MAX_WATERMARK if idle_after is None or not since else min(since) + idle_after - 1
 
     def advance_clock(self, clock: int) -> None:
         idle_after = self._parameters.idle_after_ms
-        if idle_after is not None and clock != END_OF_TIME:
+        if idle_after is not None and clock != MAX_WATERMARK:
             now = self._setup.wall_clock()
             for split in self._present:
                 split.idle = now - split.last_record >= idle_after
@@ -154,7 +154,7 @@ class Watermarks(Operator):
     def _assigned(self, batch: Batch) -> pa.Int64Array:
         if self._column is not None and batch.columnar:
             return batch.columns(self._record_type)[self._column]
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._setup.config, records):
             given = list(map(self._assign, records))
             records.end()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .operator import Operator, Setup
-from .window_assigner import FixedWindowAssigner, SessionAssigner, assignment_of
+from .operator import Operator, OperatorSetup
+from .window_assigner import FixedWindowAssigner, SessionAssigner, create_assignment
 from .window_fixed import FixedWindows
 from .window_session import SessionWindows
 
 
-def window(setup: Setup) -> Operator:
+def window(setup: OperatorSetup) -> Operator:
     """Raises UserCodeError, ValueError."""
-    match assignment_of(setup.parameters["assigner"]).assigner:
+    match create_assignment(setup.parameters["assigner"]).assigner:
         case FixedWindowAssigner() as fixed:
             return FixedWindows(setup, fixed)
         case SessionAssigner() as session:

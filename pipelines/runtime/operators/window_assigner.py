@@ -50,24 +50,24 @@ class SessionAssigner(msgspec.Struct, frozen=True):
     gap: int
 
 
-class Assignment(msgspec.Struct, frozen=True):
+class WindowAssignment(msgspec.Struct, frozen=True):
     """An assigner and the clock that it goes by."""
 
     assigner: FixedWindowAssigner | SessionAssigner
     time: Literal["processing", "event"]
 
 
-def assignment_of(form: Mapping[str, Any]) -> Assignment:
+def create_assignment(form: Mapping[str, Any]) -> WindowAssignment:
     """Reads the parameter `assigner` of a window operator. Raises ValueError, KeyError."""
     time: Any = form["time"]
     match form["kind"]:
         case "tumbling":
             size = form["size_ms"]
-            return Assignment(FixedWindowAssigner(size, size, form.get("offset_ms") or 0), time)
+            return WindowAssignment(FixedWindowAssigner(size, size, form.get("offset_ms") or 0), time)
         case "sliding":
             fixed = FixedWindowAssigner(form["size_ms"], form["slide_ms"], form.get("offset_ms") or 0)
-            return Assignment(fixed, time)
+            return WindowAssignment(fixed, time)
         case "session":
-            return Assignment(SessionAssigner(form["gap_ms"]), time)
+            return WindowAssignment(SessionAssigner(form["gap_ms"]), time)
         case kind:
             raise ValueError(f"there is no window assigner {kind!r}: tumbling, sliding or session")

@@ -7,37 +7,37 @@ from typing import Any
 
 from ...functions.window import TimeWindow
 from ..records.batch import Batch
-from ..records.buffers import END_OF_TIME
-from ..records.record_copying import copier_of
+from ..records.buffers import MAX_WATERMARK
+from ..records.record_copying import create_copier
 from .aggregation import FIELD_FUNCTIONS
-from .column_aggregation import ColumnFolding
-from .operator import Setup
-from .user_functions import InOrder, came_from, placed, user_code
+from .column_aggregation import ColumnAggregation
+from .operator import OperatorSetup
+from .user_functions import OrderedCalls, came_from, placed, user_code
 from .window_assigner import FixedWindowAssigner, Ints
-from .window_state import Contents, FoldedContents, ListedContents
-from .windowing import Windowing, result_place
+from .window_state import AggregatedWindowState, ListWindowState, WindowState
+from .windowing import WindowOperator, result_place
 
 
-class FixedWindows(Windowing):
+class FixedWindows(WindowOperator):
     """Windows of all keys begin and end together."""
 
-    def __init__(self, setup: Setup, assigner: FixedWindowAssigner) -> None:
+    def __init__(self, setup: OperatorSetup, assigner: FixedWindowAssigner) -> None:
         super().__init__(setup)
         self._assigner = assigner
         # No window is due before this time; to be looked at again then.
-        self._due_at = END_OF_TIME
-        self._contents: Contents
+        self._due_at = MAX_WATERMARK
+        self._contents: WindowState
         if self._folding is None:
-            self._contents = ListedContents(self.backend, self._record_type, assigner, self._keys)
+            self._contents = ListWindowState(self.backend, self._record_type, assigner, self._keys)
         else:
             parameters = setup.parameters
             function, field = parameters["aggregation"], parameters.get("field")
             columns = (
-                ColumnFolding.of(self._record_type, self._keys.column, function, field)
+                ColumnAggregation.of(self._record_type, self._keys.column, function, field)
                 if function in FIELD_FUNCTIONS
                 else None
             )
-            self._contents = FoldedContents(
+            self._contents = AggregatedWindowState(
                 self.backend,
                 self._folded_type,
                 assigner,
@@ -59,7 +59,7 @@ class FixedWindows(Windowing):
         first_end = self._assigner.first_end(int(times.min()))
         if first_end - 1 > self._reached_by_any:
             self._due_at = min(self._due_at, first_end - 1)
-            records = InOrder(batch)
+            records = OrderedCalls(batch)
             with user_code(self._config, records):
                 self._contents.add(batch, records, times)
         elif self._assigner.tumbling:
@@ -80,7 +80,7 @@ class FixedWindows(Windowing):
             self._take_each(batch.take(late), times[late])
 
     def _take_each(self, batch: Batch, times: Ints) -> None:
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             keys = self._keys.of(records)
             for key, time, timestamp, value in zip(
@@ -90,7 +90,7 @@ class FixedWindows(Windowing):
 
     def _take_one(self, key: Any, time: int, timestamp: int, value: Any) -> None:
         reached = self._reached_for(key)
-        taken, copy = False, None if self._assigner.tumbling else copier_of(self._record_type)
+        taken, copy = False, None if self._assigner.tumbling else create_copier(self._record_type)
         for start in self._assigner.starts(time):
             window = TimeWindow(start, start + self._assigner.size)
             done_with = window.max_timestamp + self._lateness
@@ -135,7 +135,7 @@ class FixedWindows(Windowing):
 
     def _least_due(self, reached: int) -> int:
         """When a window fires next, or is done with."""
-        due = END_OF_TIME
+        due = MAX_WATERMARK
         for start in self._contents.starts():
             last = start + self._assigner.size - 1
             due = min(due, last if last > reached else last + self._lateness)

@@ -23,22 +23,22 @@ from typing import Any, Final
 from ...functions.window import TimeWindow
 from ...graph.key_groups import key_bytes
 from ...types import Scalar, TupleOf
-from ..common.failures import key_text
+from ..common.failures import format_key
 from ..records.batch import Batch
-from ..records.buffers import END_OF_TIME
-from .operator import Setup
-from .user_functions import InOrder, user_code
+from ..records.buffers import MAX_WATERMARK
+from .operator import OperatorSetup
+from .user_functions import OrderedCalls, user_code
 from .window_assigner import Ints, SessionAssigner
-from .windowing import Windowing
+from .windowing import WindowOperator
 
 _INT: Final = Scalar("int")
 _NOTHING: Final = b""
 
 
-class SessionWindows(Windowing):
+class SessionWindows(WindowOperator):
     """Sessions of each key: start -> (end, what its records were folded to)."""
 
-    def __init__(self, setup: Setup, assigner: SessionAssigner) -> None:
+    def __init__(self, setup: OperatorSetup, assigner: SessionAssigner) -> None:
         super().__init__(setup)
         self._gap = assigner.gap
         folded_type = Scalar("bytes") if self._folding is None else self._folded_type
@@ -68,7 +68,7 @@ class SessionWindows(Windowing):
             self._number = count(max(numbers, default=-1) + 1)
 
     def _take(self, batch: Batch, times: Ints) -> None:
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         with user_code(self._config, records):
             keys = self._keys.of(records)
             for key, time, timestamp, value in zip(
@@ -133,7 +133,7 @@ class SessionWindows(Windowing):
 
     @property
     def _next_due(self) -> int:
-        return self._due[0][0] if self._due else END_OF_TIME
+        return self._due[0][0] if self._due else MAX_WATERMARK
 
     def _advance(self, before: int, reached: int) -> None:
         due = self._due
@@ -167,7 +167,7 @@ class SessionWindows(Windowing):
 
     def _session_place(self, key: Any, time: int) -> str:
         """Of the session that fires at this time."""
-        return f"the session that ends at {time + 1}, key {key_text(key)}"
+        return f"the session that ends at {time + 1}, key {format_key(key)}"
 
     def _forget(self, key: Any, window: TimeWindow) -> None:
         if self._records is not None:

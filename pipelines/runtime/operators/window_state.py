@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from ...types import RecordType
 from ..records.batch import Batch
-from ..records.record_copying import copier_of
+from ..records.record_copying import create_copier
 from ..state_backend.keyed_state_backend import KeyedStateBackend
-from .aggregation import Folding
-from .column_aggregation import ColumnFolding
-from .keyed import Keys
-from .user_functions import InOrder
+from .aggregation import Aggregation
+from .column_aggregation import ColumnAggregation
+from .keyed import KeySelector
+from .user_functions import OrderedCalls
 from .window_assigner import FixedWindowAssigner, Ints
 
 _MISSING: Final = object()
 
 
-class Contents(ABC):
+class WindowState(ABC):
     """Windows by their start."""
 
     @abstractmethod
@@ -31,7 +31,7 @@ class Contents(ABC):
         """The windows that there are."""
 
     @abstractmethod
-    def add(self, batch: Batch, records: InOrder, times: Ints) -> None:
+    def add(self, batch: Batch, records: OrderedCalls, times: Ints) -> None:
         """Puts records into all of their windows; `records` are those of the batch, one by one."""
 
     @abstractmethod
@@ -51,7 +51,7 @@ class Contents(ABC):
         """Removes a window."""
 
 
-class FoldedContents(Contents):
+class AggregatedWindowState(WindowState):
     """One accumulator for each window and key; its elements are the one result."""
 
     def __init__(
@@ -59,9 +59,9 @@ class FoldedContents(Contents):
         backend: KeyedStateBackend,
         folded_type: RecordType,
         assigner: FixedWindowAssigner,
-        keys: Keys,
-        folding: Folding,
-        columns: ColumnFolding | None,
+        keys: KeySelector,
+        folding: Aggregation,
+        columns: ColumnAggregation | None,
         record_type: RecordType,
     ) -> None:
         self._backend = backend
@@ -71,12 +71,12 @@ class FoldedContents(Contents):
         self._folding = folding
         self._columns = columns
         self._record_type = record_type
-        self._copy = copier_of(record_type)
+        self._copy = create_copier(record_type)
 
     def starts(self) -> Collection[int]:
         return self._table.spaces()
 
-    def add(self, batch: Batch, records: InOrder, times: Ints) -> None:
+    def add(self, batch: Batch, records: OrderedCalls, times: Ints) -> None:
         panes = self._assigner.panes(times)
         if not self._folding.mergeable:
             self._add_each(records, panes)
@@ -115,7 +115,7 @@ class FoldedContents(Contents):
     def drop(self, start: int) -> None:
         self._table.drop(start)
 
-    def _fold_rows(self, records: InOrder, panes: Ints) -> dict[int, dict[Any, Any]]:
+    def _fold_rows(self, records: OrderedCalls, panes: Ints) -> dict[int, dict[Any, Any]]:
         reduce = self._folding.add
         partials: dict[int, dict[Any, Any]] = {}
         within = None  # most records are in the pane of the one before
@@ -142,7 +142,7 @@ class FoldedContents(Contents):
                     space[key] = value if held is _MISSING else merge(held, value)
                 self._table.touch(partial, start)
 
-    def _add_each(self, records: InOrder, panes: Ints) -> None:
+    def _add_each(self, records: OrderedCalls, panes: Ints) -> None:
         for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
             starts = self._assigner.starts(pane)
             for start in starts:
@@ -150,7 +150,7 @@ class FoldedContents(Contents):
                 self.add_one(start, key, value if copy is None else copy(value))
 
 
-class ListedContents(Contents):
+class ListWindowState(WindowState):
     """All records of each window and key."""
 
     def __init__(
@@ -158,17 +158,17 @@ class ListedContents(Contents):
         backend: KeyedStateBackend,
         record_type: RecordType,
         assigner: FixedWindowAssigner,
-        keys: Keys,
+        keys: KeySelector,
     ) -> None:
         self._table = backend.list_table("~windows", record_type, namespaced=True)
         self._assigner = assigner
         self._keys = keys
-        self._copy = copier_of(record_type)
+        self._copy = create_copier(record_type)
 
     def starts(self) -> Collection[int]:
         return self._table.spaces()
 
-    def add(self, batch: Batch, records: InOrder, times: Ints) -> None:
+    def add(self, batch: Batch, records: OrderedCalls, times: Ints) -> None:
         panes = self._assigner.panes(times)
         by_pane: dict[int, dict[Any, list[Any]]] = {}
         for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):

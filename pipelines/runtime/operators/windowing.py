@@ -16,53 +16,55 @@ from typing import Any, Final
 import numpy as np
 
 from ...functions.window import TimeWindow
-from ..common.failures import key_text
+from ..common.failures import format_key
 from ..records.batch import Batch
-from ..records.buffers import END_OF_TIME
-from ..records.record_copying import copier_of
-from ..state_backend.state_handles import KeyedStates
-from .aggregation import Folding, folding_of
-from .function_contexts import Clocks, FunctionContext, processing_time
-from .keyed import KeyedOperator, Keys
-from .operator import Setup
-from .output_collector import Gathering
+from ..records.buffers import MAX_WATERMARK
+from ..records.record_copying import create_copier
+from ..state_backend.state_handles import KeyedStateAccess
+from .aggregation import Aggregation, create_aggregation
+from .function_contexts import FunctionContext, ReadOnlyTimerService, processing_time
+from .keyed import KeyedOperator, KeySelector
+from .operator import OperatorSetup
+from .output_collector import OutputCollector
 from .user_functions import close_function, load, method_of, open_function, user_code
-from .window_assigner import Ints, assignment_of
+from .window_assigner import Ints, create_assignment
 
 LATE_RECORDS_DROPPED: Final = "numLateRecordsDropped"
 
 
-class Windowing(KeyedOperator):
+class WindowOperator(KeyedOperator):
     """Subclasses keep the windows; `advance` and `take` are theirs."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: OperatorSetup) -> None:
         super().__init__(setup)
         parameters = setup.parameters
         selector, self._aggregator, self._window_function = load(setup.config)
         self._record_type = setup.input_types[0]
-        self._keys = Keys(selector, self._record_type, parameters.get("key_field"))
-        self._event_time = assignment_of(parameters["assigner"]).time == "event"
+        self._keys = KeySelector(selector, self._record_type, parameters.get("key_field"))
+        self._event_time = create_assignment(parameters["assigner"]).time == "event"
         self._lateness: int = (parameters.get("allowed_lateness_ms") or 0) if self._event_time else 0
         self._late_tag: str | None = parameters.get("late_tag")
         aggregation = parameters["aggregation"]
         field = parameters.get("field")
-        self._folding: Folding | None = None
+        self._folding: Aggregation | None = None
         self._folded_type = self._record_type
         if aggregation != "none":
-            self._folding = folding_of(aggregation, self._aggregator, self._record_type, field)
+            self._folding = create_aggregation(aggregation, self._aggregator, self._record_type, field)
         if aggregation == "aggregate":
             self._folded_type = setup.type_of("accumulator_type")
         # Windows that may fire again keep what they gave.
-        self._kept_copy = copier_of(self._folded_type) if self._lateness else None
-        self._gathering = Gathering()
-        clocks = Clocks(setup, self.backend, "a window function is called when its window fires")
+        self._kept_copy = create_copier(self._folded_type) if self._lateness else None
+        self._gathering = OutputCollector()
+        clocks = ReadOnlyTimerService(
+            setup, self.backend, "a window function is called when its window fires"
+        )
         self._context = FunctionContext(clocks, self._gathering)
         self._call_function = (
             None if self._window_function is None else method_of(self._window_function, "process")
         )
 
     def open(self) -> None:
-        self._setup.context.state_backend = KeyedStates(self.backend)
+        self._setup.context.state_backend = KeyedStateAccess(self.backend)
         with user_code(self._config):
             open_function(self._aggregator, self._setup.context)
             open_function(self._window_function, self._setup.context)
@@ -89,7 +91,7 @@ class Windowing(KeyedOperator):
 
     @property
     def next_clock(self) -> int:
-        return END_OF_TIME if self._event_time else self._next_due
+        return MAX_WATERMARK if self._event_time else self._next_due
 
     def advance_clock(self, clock: int) -> None:
         before = self.backend.clock
@@ -138,7 +140,7 @@ class Windowing(KeyedOperator):
         place = f"the window {_interval(window)}"
         folding = self._folding
         for_each_key = self._call_function is not None or (folding is not None and not folding.mergeable)
-        return f"{place}, key {key_text(self.backend.current_key)}" if for_each_key else place
+        return f"{place}, key {format_key(self.backend.current_key)}" if for_each_key else place
 
     def _too_late(self, timestamp: int, value: Any, reached: int) -> None:
         """For a record that none of its windows took. `reached`: how far the clock has come for its key."""

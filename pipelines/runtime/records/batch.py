@@ -152,7 +152,7 @@ class Batch:
 EMPTY: Final = Batch([], [])
 
 
-def all_of(batches: Sequence[Batch]) -> Batch:
+def concatenate(batches: Sequence[Batch]) -> Batch:
     """The records of all batches in order; as columns, where all are columns of one type."""
     present = [batch for batch in batches if len(batch)]
     if not present:

@@ -26,22 +26,22 @@ import msgspec
 import pyarrow as pa
 
 from ...types import RecordType
-from ..common.deployment import Checkpoint
+from ..common.deployment import CheckpointTrigger
 from .batch import EMPTY, Batch
-from .small_batches import FEW, FEW_OF_COLUMNS, SmallBatches
+from .small_batches import MAX_SMALL_COLUMN_ROWS, MAX_SMALL_ROWS, SmallBatchCodec
 
 NO_WATERMARK: Final = -(1 << 63)
 """Of a watermark, or a clock, that nobody has told yet."""
-LARGEST_RECORD: Final = 32 << 20
+MAX_RECORD_BYTES: Final = 32 << 20
 """Bytes of a record on a channel at most."""
-END_OF_TIME: Final = (1 << 63) - 1
+MAX_WATERMARK: Final = (1 << 63) - 1
 """Of a channel that has ended, on both clocks: nothing follows."""
 
 TIMESTAMP_COLUMN: Final = "~timestamp"
 
 _FORMAT: Final = 3
 _HEADER: Final = struct.Struct("<BBHIIQq8x")
-HEADER_SIZE: Final = _HEADER.size
+HEADER_BYTES: Final = _HEADER.size
 """Bytes before the payload."""
 _ENDS: Final = 1
 _IDLE: Final = 2
@@ -65,10 +65,10 @@ class RecordTooLarge(ValueError):
     """A record that no channel carries."""
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"a record has {size:,} bytes, and a channel carries at most {LARGEST_RECORD:,}")
+        super().__init__(f"a record has {size:,} bytes, and a channel carries at most {MAX_RECORD_BYTES:,}")
 
 
-class Header(msgspec.Struct, frozen=True, gc=False):
+class BufferHeader(msgspec.Struct, frozen=True, gc=False):
     """What precedes the records of a buffer."""
 
     sender: int
@@ -118,24 +118,24 @@ class BufferCodec:
 
     def __init__(self, record_type: RecordType) -> None:
         self.record_type = record_type
-        self._small = SmallBatches(record_type)
+        self._small = SmallBatchCodec(record_type)
         self._schema = pa.schema(
             [pa.field(TIMESTAMP_COLUMN, pa.int64(), nullable=False), *record_type.schema()]
         )
 
-    def encode(self, header: Header, batch: Batch = EMPTY) -> bytes:
+    def encode(self, header: BufferHeader, batch: Batch = EMPTY) -> bytes:
         """A buffer. Raises RecordTypeError where a value does not fit the record type."""
         return bytes(header) + self.payload(batch)
 
-    def decode(self, data: bytes) -> tuple[Header, Batch]:
+    def decode(self, data: bytes) -> tuple[BufferHeader, Batch]:
         """Header and records of a buffer; as columns, unless they are few. Raises BufferError.
 
         None of a barrier or a fragment.
         """
-        header = header_of(data)
+        header = decode_header(data)
         return header, EMPTY if header.barrier or header.fragment else self.read_payload(data, _HEADER.size)
 
-    def encode_within(self, limit: int, header: Header, batch: Batch) -> list[bytes]:
+    def encode_within(self, limit: int, header: BufferHeader, batch: Batch) -> list[bytes]:
         """Buffers of at most `limit` bytes that together hold the batch, with ascending sequence numbers.
 
         The first has the header's sequence number, the last one its watermark, idleness and end; those before it
@@ -150,7 +150,7 @@ class BufferCodec:
         """The records of a buffer without its header; nothing for no records. Raises RecordTypeError."""
         if not len(batch):
             return b""
-        if len(batch) <= (FEW_OF_COLUMNS if batch.columnar else FEW):
+        if len(batch) <= (MAX_SMALL_COLUMN_ROWS if batch.columnar else MAX_SMALL_ROWS):
             small = self._small.encode(batch.timestamps, batch.values)
             if small is not None:
                 return _SMALL + small
@@ -177,7 +177,7 @@ class BufferCodec:
         if len(payload) + _HEADER.size <= limit:
             return [payload]
         if len(batch) == 1:
-            if len(payload) > LARGEST_RECORD:
+            if len(payload) > MAX_RECORD_BYTES:
                 raise RecordTooLarge(len(payload))
             return [payload]
         middle = len(batch) // 2
@@ -187,12 +187,12 @@ class BufferCodec:
         ]
 
 
-def header_of(data: bytes) -> Header:
+def decode_header(data: bytes) -> BufferHeader:
     """The header of a buffer. Raises BufferError."""
     if len(data) < _HEADER.size or data[0] != _FORMAT:
         raise BufferError(f"{len(data)} bytes that begin {data[:8].hex()} are no buffer of format {_FORMAT}")
     _, flags, sender, attempt, generation, sequence, watermark = _HEADER.unpack_from(data)
-    return Header(
+    return BufferHeader(
         sender,
         attempt,
         sequence,
@@ -208,15 +208,15 @@ def header_of(data: bytes) -> Header:
     )
 
 
-def write_barrier(header: Header, checkpoint: Checkpoint) -> bytes:
+def write_barrier(header: BufferHeader, checkpoint: CheckpointTrigger) -> bytes:
     """The barrier of a checkpoint; the header says that it is one."""
     return bytes(header) + msgspec.msgpack.encode(checkpoint)
 
 
-def read_barrier(data: bytes) -> Checkpoint:
+def read_barrier(data: bytes) -> CheckpointTrigger:
     """What `write_barrier` was given. Raises BufferError."""
     try:
-        return msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=Checkpoint)
+        return msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=CheckpointTrigger)
     except msgspec.MsgspecError as error:
         raise BufferError(f"a barrier of {len(data)} bytes has no readable checkpoint: {error}") from error
 
@@ -226,7 +226,7 @@ def without_records(data: bytes) -> bytes:
     return data[: _HEADER.size] + _NO_PAYLOAD
 
 
-def whole_of(last: Header, parts: Sequence[bytes]) -> bytes:
+def join_fragments(last: BufferHeader, parts: Sequence[bytes]) -> bytes:
     """The buffer that fragments make together: the payloads of all, and the header of the last one."""
     header = msgspec.structs.replace(last, fragment=False, last_fragment=False)
     return b"".join([bytes(header), *parts])
@@ -254,13 +254,13 @@ def _fragments(limit: int, payload: bytes) -> list[tuple[_Flags, bytes]]:
     return [((True, start == starts[-1]), payload[start : start + size]) for start in starts]
 
 
-def _part(header: Header, index: int, last: int, flags: _Flags) -> Header:
+def _part(header: BufferHeader, index: int, last: int, flags: _Flags) -> BufferHeader:
     sequence, (fragment, last_fragment) = header.sequence + index, flags
     if index == last:
         return msgspec.structs.replace(
             header, sequence=sequence, fragment=fragment, last_fragment=last_fragment
         )
-    return Header(
+    return BufferHeader(
         header.sender,
         header.attempt,
         sequence,

@@ -7,10 +7,10 @@ import pyarrow as pa
 from ...types import ClassOf, RecordType, TupleOf
 from .batch import EMPTY, Batch
 from .buffers import BufferCodec
-from .type_evolution import converter, without_classes
+from .type_evolution import create_converter, without_classes
 
 
-class OlderRecords:
+class OlderRecordReader:
     """Of one type that was written, as one declared type."""
 
     def __init__(self, written: RecordType, declared: RecordType) -> None:
@@ -19,7 +19,7 @@ class OlderRecords:
         self._declared = declared
         self._read_as = without_classes(written)
         self._codec = BufferCodec(self._read_as)
-        self._convert = converter(written, declared)
+        self._convert = create_converter(written, declared)
 
     def read_payload(self, data: bytes, start: int) -> Batch:
         """As `BufferCodec.read_payload`. Raises BufferError, TypeMismatch."""

@@ -14,17 +14,17 @@ from typing import Any, Final
 
 from ...types import RecordType
 
-Copy = Callable[[Any], Any]
+RecordCopier = Callable[[Any], Any]
 
 _ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 
 
-def copier_of(record_type: RecordType) -> Copy | None:
+def create_copier(record_type: RecordType) -> RecordCopier | None:
     """What makes copies of records; None where they can be shared. Loads the classes of the type."""
-    return None if record_type.immutable else own_copy
+    return None if record_type.immutable else copy_record
 
 
-def own_copy(value: Any) -> Any:
+def copy_record(value: Any) -> Any:
     """A copy that shares nothing that can be changed. Raises what deepcopy raises for what cannot be copied."""
     kind = type(value)
     if kind in _ATOMS or (kind is tuple and _ATOMS.issuperset(map(type, value))):

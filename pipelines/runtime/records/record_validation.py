@@ -31,26 +31,28 @@ _EXACT: Final[Mapping[str, frozenset[type]]] = {
 }
 
 
-class Factory(msgspec.Struct, frozen=True):
+class ValidatorFactory(msgspec.Struct, frozen=True):
     """The default of a field with a `default_factory`."""
 
     make: Callable[[], Any]
 
 
-def validator_of(of: RecordType, decoded: bool = False) -> Validator | None:
+def create_validator(of: RecordType, decoded: bool = False) -> Validator | None:
     """None where there is nothing to check. `decoded`: by msgspec, into this type, with integers of any size."""
     match of:
         case Scalar(kind):
             return None if decoded and kind != "int" else partial(_check_scalars, of)
         case OptionalOf(item):
-            return _lifted(validator_of(item, decoded), _present)
+            return _lifted(create_validator(item, decoded), _present)
         case ListOf(item):
-            return partial(_check_lists, of, validator_of(item, decoded))
+            return partial(_check_lists, of, create_validator(item, decoded))
         case ClassOf() | TupleOf():
-            defaults = defaults_of(of.cls) if isinstance(of, ClassOf) and decoded else {}
+            defaults = default_values(of.cls) if isinstance(of, ClassOf) and decoded else {}
             checks = []
             for i, (name, each) in enumerate(of.columns()):
-                check = validator_of(each, decoded and (name not in defaults or _fits(each, defaults[name])))
+                check = create_validator(
+                    each, decoded and (name not in defaults or _fits(each, defaults[name]))
+                )
                 if check is not None:
                     checks.append((i, name, check))
             return partial(_check_fields, of, checks) if checks or not decoded else None
@@ -58,7 +60,7 @@ def validator_of(of: RecordType, decoded: bool = False) -> Validator | None:
             return None
 
 
-def defaults_of(cls: type) -> Mapping[str, Any]:
+def default_values(cls: type) -> Mapping[str, Any]:
     """The default of each field of a dataclass or NamedTuple that has one."""
     if not dataclasses.is_dataclass(cls):
         return getattr(cls, "_field_defaults", {})
@@ -67,12 +69,12 @@ def defaults_of(cls: type) -> Mapping[str, Any]:
         if field.default is not dataclasses.MISSING:
             found[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
-            found[field.name] = Factory(field.default_factory)
+            found[field.name] = ValidatorFactory(field.default_factory)
     return found
 
 
 def _fits(of: RecordType, default: Any) -> bool:
-    if isinstance(default, Factory):  # which may give something else each time
+    if isinstance(default, ValidatorFactory):  # which may give something else each time
         return False
     try:
         of.encode([default])

@@ -14,17 +14,17 @@ import msgspec
 
 from ...types import PICKLED, ListOf, OptionalOf, RecordType, Scalar, TupleOf
 
-FEW: Final = 24
+MAX_SMALL_ROWS: Final = 24
 """Records up to which this is used."""
-FEW_OF_COLUMNS: Final = 4
+MAX_SMALL_COLUMN_ROWS: Final = 4
 """As FEW, of records that are columns and have to be made into rows first."""
 _MOST_COLUMNS: Final = 64
 
-Check = Callable[[Any], bool]
+ValueCheck = Callable[[Any], bool]
 _SCALARS: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool, "bytes": bytes}
 
 
-class SmallBatches:
+class SmallBatchCodec:
     """Writes and reads a few records of one type: [timestamps, a list for each column]."""
 
     def __init__(self, record_type: RecordType) -> None:
@@ -65,7 +65,7 @@ class SmallBatches:
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def _plain(of: RecordType) -> tuple[Check, Any] | None:
+def _plain(of: RecordType) -> tuple[ValueCheck, Any] | None:
     """How to check a value, and its type for MessagePack; None where it has no plain form."""
     match of:
         case Scalar("int"):

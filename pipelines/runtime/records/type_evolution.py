@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...types import ClassOf, ListOf, OptionalOf, RecordType, RecordTypeError, Scalar, TupleOf
-from .record_validation import Factory, defaults_of
+from .record_validation import ValidatorFactory, default_values
 
 Convert = Callable[[pa.Array], pa.Array]
 
@@ -60,22 +60,22 @@ def without_classes(of: RecordType) -> RecordType:
             return of
 
 
-def in_words(of: RecordType) -> str:
+def describe_layout(of: RecordType) -> str:
     """The type with the fields of its classes."""
     match of:
         case OptionalOf(item):
-            return f"{in_words(item)} | None"
+            return f"{describe_layout(item)} | None"
         case ListOf(item):
-            return f"list[{in_words(item)}]"
+            return f"list[{describe_layout(item)}]"
         case TupleOf(items):
-            return f"tuple[{', '.join(map(in_words, items))}]"
+            return f"tuple[{', '.join(map(describe_layout, items))}]"
         case ClassOf(name, _, fields):
-            return f"{name}({', '.join(f'{field}: {in_words(each)}' for field, each in fields)})"
+            return f"{name}({', '.join(f'{field}: {describe_layout(each)}' for field, each in fields)})"
         case _:
             return str(of)
 
 
-def converter(written: RecordType, declared: RecordType, path: str = "") -> Convert | None:
+def create_converter(written: RecordType, declared: RecordType, path: str = "") -> Convert | None:
     """Makes arrays that the declared type decodes of those that were written; None: they do without.
 
     Loads the classes of the declared type where a default is needed. Raises TypeMismatch.
@@ -86,21 +86,21 @@ def converter(written: RecordType, declared: RecordType, path: str = "") -> Conv
         case Scalar("int"), Scalar("float"):
             return _floats(path)
         case OptionalOf(item), OptionalOf(wanted):
-            return _optional(converter(item, wanted, path))
+            return _optional(create_converter(item, wanted, path))
         case _, OptionalOf(wanted):
-            return converter(written, wanted, path)
+            return create_converter(written, wanted, path)
         case ListOf(item), ListOf(wanted):
-            return _list(converter(item, wanted, f"{path}[...]"))
+            return _list(create_converter(item, wanted, f"{path}[...]"))
         case TupleOf(items), TupleOf(wanted_items) if len(items) == len(wanted_items):
             steps = [
-                _existing(i, converter(item, wanted, _joined(path, f"[{i}]")))
+                _existing(i, create_converter(item, wanted, _joined(path, f"[{i}]")))
                 for i, (item, wanted) in enumerate(zip(items, wanted_items, strict=True))
             ]
             return _struct(steps, declared)
         case ClassOf(), ClassOf() if written.name == declared.name:
             return _struct(_fields(written, declared, path), declared)
     what = f"its field {path}" if path else "it"
-    raise TypeMismatch(f"{what} was {in_words(written)} and is {in_words(declared)}")
+    raise TypeMismatch(f"{what} was {describe_layout(written)} and is {describe_layout(declared)}")
 
 
 Step = Callable[[list[pa.Array], int], pa.Array]
@@ -109,12 +109,12 @@ Step = Callable[[list[pa.Array], int], pa.Array]
 
 def _fields(written: ClassOf, declared: ClassOf, path: str) -> list[Step]:
     places = {name: i for i, (name, _) in enumerate(written.fields)}
-    defaults = defaults_of(declared.cls) if any(name not in places for name, _ in declared.fields) else {}
+    defaults = default_values(declared.cls) if any(name not in places for name, _ in declared.fields) else {}
     steps = []
     for name, of in declared.fields:
         own = _joined(path, name)
         if name in places:
-            steps.append(_existing(places[name], converter(written.fields[places[name]][1], of, own)))
+            steps.append(_existing(places[name], create_converter(written.fields[places[name]][1], of, own)))
         elif name in defaults:
             steps.append(_added(of, defaults[name], own))
         else:
@@ -137,7 +137,7 @@ def _added(of: RecordType, default: Any, path: str) -> Step:
         except RecordTypeError as error:
             raise TypeMismatch(f"its field {path} is new, and its default does not fit: {error}") from error
 
-    if isinstance(default, Factory):
+    if isinstance(default, ValidatorFactory):
         return lambda columns, length: encode([default.make() for _ in range(length)])
     encode([default])
     return lambda columns, length: encode([default] * length)

@@ -13,12 +13,12 @@ import msgspec
 
 from ...types import RecordType
 from ..common import task_logging
-from ..common.failures import RecordError, describe, record_of
+from ..common.failures import RecordError, describe_failure, format_record
 from ..common.protocol import BUFFER
-from ..operators.chain import Line
+from ..operators.chain import StatelessPipeline
 from ..operators.factory import build_prefix
 from ..records.buffers import BufferCodec, BufferError, is_opaque, without_records
-from .partition_forwarder import Connections, Place, Prefix, Targets
+from .partition_forwarder import PartitionPosition, StatelessPrefix, SubtaskConnections, Targets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,26 +27,26 @@ COLUMNS: Final = ("topic", "partition", "offset", "value")
 """The columns of the rows that come in. An empty value is no buffer."""
 
 
-class ChannelPlan(msgspec.Struct, frozen=True):
+class BufferForwardingPlan(msgspec.Struct, frozen=True):
     """Channels, and what becomes of their buffers on the way."""
 
     targets: Targets
     input_types: tuple[Any, ...] = ()
     """The record type of each input, as JSON."""
-    prefix: Prefix | None = None
+    prefix: StatelessPrefix | None = None
 
-    def worker(self, connections: Connections) -> ChannelWorker:
+    def worker(self, connections: SubtaskConnections) -> BufferForwardingWorker:
         """One run."""
-        return ChannelWorker(self, connections)
+        return BufferForwardingWorker(self, connections)
 
 
-class ChannelWorker:
+class BufferForwardingWorker:
     """Buffers with the prefix applied to what they hold."""
 
-    def __init__(self, plan: ChannelPlan, connections: Connections) -> None:
+    def __init__(self, plan: BufferForwardingPlan, connections: SubtaskConnections) -> None:
         self._plan = plan
         self._connections = connections
-        self._prefix = Line(())
+        self._prefix = StatelessPipeline(())
         self._input_codecs: list[BufferCodec] = []
         self._output_codec: BufferCodec | None = None
 
@@ -80,17 +80,17 @@ class ChannelWorker:
         if not self._connections.leads(target.socket_path):
             return
         task_logging.serve(target.subtask_index, target.attempt_number)
-        place = Place(target.input_index, partition, offset, offset + 1)
+        place = PartitionPosition(target.input_index, partition, offset, offset + 1)
         try:
             content = self._transformed(topic, place, value)
         except BufferError:
             self._connections.send(target.socket_path, BUFFER, place, without_records(value))
         except Exception as error:
-            self._connections.fail(target.socket_path, place, describe(error))
+            self._connections.fail(target.socket_path, place, describe_failure(error))
         else:
             self._connections.send(target.socket_path, BUFFER, place, content)
 
-    def _transformed(self, topic: str, place: Place, value: bytes) -> bytes:
+    def _transformed(self, topic: str, place: PartitionPosition, value: bytes) -> bytes:
         if self._output_codec is None or is_opaque(value):
             return value
         header, batch = self._input_codecs[place.input_index].decode(value)
@@ -99,5 +99,5 @@ class ChannelWorker:
             with self._prefix.typed():
                 return self._output_codec.encode(header, made)
         except RecordError as error:
-            error.place = record_of(topic, place.partition, place.first, error.index, len(batch))
+            error.place = format_record(topic, place.partition, place.first, error.index, len(batch))
             raise

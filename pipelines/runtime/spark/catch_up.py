@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from .query import Pace
+from .query import QueryMode
 
 CAUGHT_UP: Final = 10_000
 """Records per partition that real-time mode may begin with: about a second of its work."""
@@ -20,12 +20,12 @@ FAR_BEHIND: Final = 100_000
 """Records per partition that real-time mode may fall behind."""
 CARRIES: Final = 10_000.0
 """Records per second and partition that real-time mode is trusted with."""
-PATIENCE_S: Final = 10.0
+FALLBACK_DELAY_S: Final = 10.0
 """How long bulk mode stays after real-time mode fell behind for the first time; then twice as long each time."""
-LONGEST_PATIENCE_S: Final = 600.0
+MAX_FALLBACK_DELAY_S: Final = 600.0
 
 
-class Lag(msgspec.Struct, frozen=True):
+class SourceLag(msgspec.Struct, frozen=True):
     """How far a deployment's source is behind the ends of its partitions."""
 
     records: int
@@ -34,31 +34,31 @@ class Lag(msgspec.Struct, frozen=True):
     partitions: int
 
 
-class CatchUp(msgspec.Struct, frozen=True):
+class CatchUpPolicy(msgspec.Struct, frozen=True):
     """How a source is read. Times are of a monotonic clock, in seconds."""
 
-    pace: Pace
+    pace: QueryMode
     since: float
     fallbacks: int = 0
 
     @classmethod
-    def beginning(cls, lag: Lag, now: float) -> CatchUp:
+    def beginning(cls, lag: SourceLag, now: float) -> CatchUpPolicy:
         """How to begin."""
         behind = lag.records > CAUGHT_UP * lag.partitions
-        return cls(Pace.BULK if behind else Pace.REAL_TIME, now)
+        return cls(QueryMode.BULK if behind else QueryMode.REAL_TIME, now)
 
-    def after(self, lag: Lag, now: float) -> CatchUp:
+    def after(self, lag: SourceLag, now: float) -> CatchUpPolicy:
         """How to go on: itself, or with the other pace."""
-        if self.pace is Pace.REAL_TIME:
+        if self.pace is QueryMode.REAL_TIME:
             if lag.records <= FAR_BEHIND * lag.partitions:
                 return self
-            return CatchUp(Pace.BULK, now, self.fallbacks + 1)
+            return CatchUpPolicy(QueryMode.BULK, now, self.fallbacks + 1)
         if lag.records > CAUGHT_UP * lag.partitions or lag.arriving > CARRIES * lag.partitions:
             return self
         if self.fallbacks and now - self.since < self._patience:
             return self
-        return CatchUp(Pace.REAL_TIME, now, self.fallbacks)
+        return CatchUpPolicy(QueryMode.REAL_TIME, now, self.fallbacks)
 
     @property
     def _patience(self) -> float:
-        return min(LONGEST_PATIENCE_S, PATIENCE_S * 2.0 ** min(self.fallbacks - 1, 10))
+        return min(MAX_FALLBACK_DELAY_S, FALLBACK_DELAY_S * 2.0 ** min(self.fallbacks - 1, 10))

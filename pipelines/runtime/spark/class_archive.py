@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from ....infra.cds_archives import spark_archive, writing
+from ....infra.cds_archives import spark_archive, write_archive_options
 from ....infra.jars import JarsUnavailable, spark_jars
 from ....infra.kafka import EmbeddedKafka
 from ....infra.prerequisites import MissingPrerequisite, find_java
@@ -29,7 +29,7 @@ def write(archive: Path) -> bool:
 
     with (
         tempfile.TemporaryDirectory(prefix="tailrace-spark-") as scratch,
-        writing(archive) as options,
+        write_archive_options(archive) as options,
         EmbeddedKafka() as kafka,
     ):
         spark = start_session(Path(scratch), spark_jars(), _HEAP_MIB, jvm_options=options)

@@ -9,13 +9,13 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-UNKNOWN: Final = 1 << 30
+UNKNOWN_SIZE: Final = 1 << 30
 """Larger than any message."""
 _SAMPLE: Final = 500
 _TIMEOUT_S: Final = 1.0
 
 
-def largest_message(bootstrap_servers: str, begin: Mapping[str, Mapping[int, int]]) -> int:
+def largest_message_bytes(bootstrap_servers: str, begin: Mapping[str, Mapping[int, int]]) -> int:
     """Bytes of the largest of some messages at these offsets; UNKNOWN where none came in time, and 0 for none."""
     consumer = Consumer(
         {
@@ -41,7 +41,7 @@ def largest_message(bootstrap_servers: str, begin: Mapping[str, Mapping[int, int
                 elif error.code() == KafkaError._PARTITION_EOF:
                     ended += 1
     except KafkaException:
-        return UNKNOWN
+        return UNKNOWN_SIZE
     finally:
         consumer.close()
-    return largest if seen or ended == len(places) else UNKNOWN
+    return largest if seen or ended == len(places) else UNKNOWN_SIZE

@@ -24,16 +24,16 @@ import msgspec
 
 from ....schemas.types import OperatorConfig
 from ...graph.python_files import import_from
-from ..common.failures import describe
-from ..common.frames import frame
-from ..common.protocol import FAILURE, HANDED_OVER, Greeting
+from ..common.failures import describe_failure
+from ..common.frames import encode_frame
+from ..common.protocol import FAILURE, FORWARDED, WorkerHello
 from ..common.task_logging import TaskLogging
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Place(msgspec.Struct, frozen=True):
+class PartitionPosition(msgspec.Struct, frozen=True):
     """Of what is handed over: its input, partition and offsets."""
 
     input_index: int
@@ -41,13 +41,13 @@ class Place(msgspec.Struct, frozen=True):
     first: int
     following: int
 
-    def continues_as(self, other: Place) -> bool:
+    def continues_as(self, other: PartitionPosition) -> bool:
         """Whether the other is the next stretch of the same partition."""
         same = (self.input_index, self.partition) == (other.input_index, other.partition)
         return same and self.following <= other.first
 
 
-class Target(msgspec.Struct, frozen=True):
+class SubtaskTarget(msgspec.Struct, frozen=True):
     """Where what a partition holds goes to."""
 
     socket_path: str
@@ -59,18 +59,18 @@ class Target(msgspec.Struct, frozen=True):
     """These two: of the StreamTask, for what is logged about its records."""
 
 
-Targets = Mapping[str, Mapping[int, Target]]
+Targets = Mapping[str, Mapping[int, SubtaskTarget]]
 """Topic -> partition -> its StreamTask."""
 
 
-class Prefix(msgspec.Struct, frozen=True):
+class StatelessPrefix(msgspec.Struct, frozen=True):
     """The stateless operators that run here, and how what leaves the last of them is laid out (as JSON)."""
 
     operators: tuple[OperatorConfig, ...]
     output_type: Any
 
 
-class Worker(Protocol):
+class ForwardingWorker(Protocol):
     """One run of the function."""
 
     def open(self) -> None:
@@ -86,14 +86,14 @@ class Worker(Protocol):
         """Closes what runs here."""
 
 
-class Plan(Protocol):
+class ForwardingPlan(Protocol):
     """What is read, as plain data."""
 
-    def worker(self, connections: Connections) -> Worker:
+    def worker(self, connections: SubtaskConnections) -> ForwardingWorker:
         """A worker that reads it."""
 
 
-class HandOver(msgspec.Struct, frozen=True):
+class PartitionForwarder(msgspec.Struct, frozen=True):
     """The function given to mapInArrow."""
 
     query: int
@@ -107,10 +107,10 @@ class HandOver(msgspec.Struct, frozen=True):
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Hands everything over; gives no rows."""
-        plan: Plan = self.plan
+        plan: ForwardingPlan = self.plan
         if self.logging is not None:
             self.logging.begin()
-        connections = Connections(self.query)
+        connections = SubtaskConnections(self.query)
         worker = plan.worker(connections)
         with socket.socket(socket.AF_UNIX) as lobby:
             lobby.connect(self.lobby)
@@ -119,10 +119,10 @@ class HandOver(msgspec.Struct, frozen=True):
                     import_from(Path(self.python_path))
                 worker.open()
             except Exception as error:
-                greeting = Greeting(self.query, describe(error))
+                greeting = WorkerHello(self.query, describe_failure(error))
             else:
-                greeting = Greeting(self.query)
-            lobby.sendall(frame(msgspec.msgpack.encode(greeting)))
+                greeting = WorkerHello(self.query)
+            lobby.sendall(encode_frame(msgspec.msgpack.encode(greeting)))
             try:
                 # What could not be opened is told to the lobby, and the query is about to be stopped.
                 for batch in batches:
@@ -138,7 +138,7 @@ class HandOver(msgspec.Struct, frozen=True):
         yield from ()
 
 
-class Connections:
+class SubtaskConnections:
     """The sockets of the StreamTasks, each connected when there is something for it."""
 
     def __init__(self, query: int) -> None:
@@ -149,20 +149,20 @@ class Connections:
         """Whether somebody listens there: what nobody takes need not be worked on."""
         return self._connection(path) is not None
 
-    def send(self, path: str, kind: int, place: Place, *content: bytes) -> None:
+    def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
         """Hands something over, or drops it where nobody is there any more."""
         connection = self._connection(path)
         if connection is None:
             return
-        head = HANDED_OVER.pack(
+        head = FORWARDED.pack(
             kind, place.input_index, self._query, place.partition, place.first, place.following
         )
         try:
-            connection.sendall(frame(head, *content))
+            connection.sendall(encode_frame(head, *content))
         except ConnectionError:
             self._open[path] = None
 
-    def fail(self, path: str, place: Place, reason: str) -> None:
+    def fail(self, path: str, place: PartitionPosition, reason: str) -> None:
         """Tells a StreamTask why what lies at these offsets cannot be handed over."""
         self.send(path, FAILURE, place, reason.encode(errors="replace"))
 

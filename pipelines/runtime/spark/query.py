@@ -21,10 +21,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..common.failures import shortened
+from ..common.failures import truncate
 from . import buffer_forwarder, record_forwarder
-from .partition_forwarder import HandOver
-from .record_forwarder import RecordPlan
+from .partition_forwarder import PartitionForwarder
+from .record_forwarder import RecordForwardingPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ Begin = Mapping[str, Mapping[int, int]]
 """Topic -> partition -> the offset to begin at."""
 
 
-class Pace(Enum):
+class QueryMode(Enum):
     """How a query runs."""
 
     REAL_TIME = "real-time"
@@ -54,7 +54,7 @@ BULK_OPTIONS: Final[Mapping[str, str]] = {
 }
 
 
-class Query:
+class RunningQuery:
     """A started query. Methods block; any thread may call them."""
 
     def __init__(self, query: StreamingQuery, checkpoint: Path) -> None:
@@ -81,10 +81,10 @@ def start_query(
     spark: SparkSession,
     bootstrap_servers: str,
     begin: Begin,
-    hand_over: HandOver,
-    pace: Pace,
+    hand_over: PartitionForwarder,
+    pace: QueryMode,
     checkpoint: Path,
-) -> Query:
+) -> RunningQuery:
     """Starts reading every partition in `begin` from its offset. Returns before the tasks run.
 
     `spark` is a session of session.py; for BULK, its bulk session. Raises what Spark raises where the query cannot be
@@ -103,21 +103,21 @@ def start_query(
     writer = (
         rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("update")
     )
-    if pace is Pace.REAL_TIME:
+    if pace is QueryMode.REAL_TIME:
         # Not in the overloads that PySpark declares.
         writer = writer.trigger(realTime=_REAL_TIME_BATCH)  # type: ignore[call-overload]
     else:
         writer = writer.trigger(processingTime="0 seconds").outputMode("append")
-    return Query(writer.start(), checkpoint)
+    return RunningQuery(writer.start(), checkpoint)
 
 
-def _columns(plan: Any, pace: Pace) -> list[str]:
+def _columns(plan: Any, pace: QueryMode) -> list[str]:
     """What is selected. Spark's Arrow writer looks for one more row before it lets a batch go: it is given one."""
-    if not isinstance(plan, RecordPlan):
+    if not isinstance(plan, RecordForwardingPlan):
         return [*buffer_forwarder.COLUMNS[:-1], "explode(array(value, X'')) AS value"]
     # A column costs a tenth of a message's time.
     topic = [record_forwarder.TOPIC] if len(plan.targets) > 1 else []
-    if pace is not Pace.REAL_TIME:
+    if pace is not QueryMode.REAL_TIME:
         return [*topic, *record_forwarder.COLUMNS]
     # A message may have an empty value, or none; no offset is negative.
     pair = "inline(array(struct(offset, value), struct(-1L AS offset, CAST(NULL AS BINARY) AS value)))"
@@ -131,7 +131,7 @@ def _prepare(checkpoint: Path) -> None:
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
 
 
-def _source_options(bootstrap_servers: str, begin: Begin, pace: Pace) -> dict[str, str]:
+def _source_options(bootstrap_servers: str, begin: Begin, pace: QueryMode) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": bootstrap_servers,
         "kafka.isolation.level": "read_committed",
@@ -144,11 +144,11 @@ def _source_options(bootstrap_servers: str, begin: Begin, pace: Pace) -> dict[st
                 for topic, each in begin.items()
             }
         ),
-        **(BULK_OPTIONS if pace is Pace.BULK else {}),
+        **(BULK_OPTIONS if pace is QueryMode.BULK else {}),
     }
 
 
-def _as_function(hand_over: HandOver) -> Any:
+def _as_function(hand_over: PartitionForwarder) -> Any:
     """PySpark wants a function with a name, not any callable."""
 
     def hand_over_rows(batches: Any) -> Any:
@@ -159,4 +159,4 @@ def _as_function(hand_over: HandOver) -> Any:
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
-    return shortened(f"Spark's query failed: {text[0] if text else type(error).__name__}")
+    return truncate(f"Spark's query failed: {text[0] if text else type(error).__name__}")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....infra import threads
-from ..common.failures import TaskError, describe
-from .message_size import largest_message
-from .partition_forwarder import HandOver
-from .query import Begin, Pace, Query, start_query
+from ..common.failures import TaskError, describe_failure
+from .message_size import largest_message_bytes
+from .partition_forwarder import PartitionForwarder
+from .query import Begin, QueryMode, RunningQuery, start_query
 from .session import BulkSessions
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ class QueryRun:
         self.number = number
         self.awaited = 0
         """Greetings of its tasks that are still to come."""
-        self.query: Query | None = None
+        self.query: RunningQuery | None = None
         self.stopping: threading.Thread | None = None
         self.predecessor: QueryRun | None = None
         """The one before it, which may be stopping still."""
 
     @property
-    def running(self) -> Query | None:
+    def running(self) -> RunningQuery | None:
         """Its query, if it has started and nobody stops it."""
         return self.query if self.stopping is None else None
 
 
-class Queries:
+class QueryRunner:
     """Whoever starts a query waits until `ready` or `failed` was called. `post` takes what the loop is to do."""
 
     def __init__(
@@ -68,8 +68,8 @@ class Queries:
         self,
         run: QueryRun,
         begin: Begin,
-        hand_over: HandOver,
-        pace: Pace,
+        hand_over: PartitionForwarder,
+        pace: QueryMode,
         *,
         started: Callable[[], None],
         ended: Callable[[str | None], None],
@@ -80,7 +80,7 @@ class Queries:
             try:
                 query = self._start(run, begin, hand_over, pace)
             except Exception as error:
-                reason = describe(error)
+                reason = describe_failure(error)
                 self._post(lambda: ended(reason))
                 return
 
@@ -92,7 +92,7 @@ class Queries:
             try:
                 failure = query.wait()
             except Exception as error:
-                failure = describe(error)
+                failure = describe_failure(error)
             self._post(lambda: ended(failure))
 
         threads.Thread(target=work, name=f"query-{run.number}").start()
@@ -128,12 +128,14 @@ class Queries:
 
         threads.Thread(target=work, name="awaiting-stop").start()
 
-    def _start(self, run: QueryRun, begin: Begin, hand_over: HandOver, pace: Pace) -> Query:
+    def _start(
+        self, run: QueryRun, begin: Begin, hand_over: PartitionForwarder, pace: QueryMode
+    ) -> RunningQuery:
         self._settled.wait()
         spark, bulk = self._spark, self._bulk
         if spark is None or bulk is None:
             raise TaskError(f"Spark did not start: {self._failure}")
-        if pace is Pace.BULK:
-            spark = bulk.of(largest_message(self._bootstrap_servers, begin))
+        if pace is QueryMode.BULK:
+            spark = bulk.of(largest_message_bytes(self._bootstrap_servers, begin))
         checkpoint = self._scratch / f"query-{run.number}"
         return start_query(spark, self._bootstrap_servers, begin, hand_over, pace, checkpoint)

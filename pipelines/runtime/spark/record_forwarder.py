@@ -24,15 +24,21 @@ import msgspec
 from ...graph.operators import OperatorKind
 from ...types import RecordType
 from ..common import task_logging
-from ..common.failures import RecordError, TaskError, describe, offsets_of
-from ..common.protocol import RECORDS, SKIPPED, SKIPPING, Skipped
-from ..formats import BadValue, Format, Reader, read_good, reader_of
-from ..operators.chain import Line
+from ..common.failures import RecordError, TaskError, describe_failure, format_offsets
+from ..common.protocol import RECORDS, SKIPPED, SKIPPED_COUNTS, SkippedRecords
+from ..formats import UnreadableValue, ValueFormat, ValueReader, create_reader, read_valid
+from ..operators.chain import StatelessPipeline
 from ..operators.factory import build_prefix
 from ..operators.kafka_source_parameters import OnBadRecord
-from ..records.batch import Batch, all_of
+from ..records.batch import Batch, concatenate
 from ..records.buffers import BufferCodec
-from .partition_forwarder import Connections, Place, Prefix, Target, Targets
+from .partition_forwarder import (
+    PartitionPosition,
+    StatelessPrefix,
+    SubtaskConnections,
+    SubtaskTarget,
+    Targets,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,49 +46,51 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("partition", "offset", "timestamp", "value")
 """The columns of the rows that come in, and the topic, where there are several. A negative offset is no message."""
 TOPIC: Final = "topic"
-KEPT_MESSAGES: Final = 500_000
-KEPT_S: Final = 0.5
+MAX_CACHED_MESSAGES: Final = 500_000
+CACHE_TTL_S: Final = 0.5
 """What is kept is handed over when it stands for so many messages, or after so long."""
 
 
-class RecordPlan(msgspec.Struct, frozen=True):
+class RecordForwardingPlan(msgspec.Struct, frozen=True):
     """The partitions of a source, and what becomes of their messages on the way."""
 
     targets: Targets
-    format: Format
+    format: ValueFormat
     record_type: Any
     """Of the source, as JSON."""
     on_bad_record: OnBadRecord
     on_tombstone: OnBadRecord
-    prefix: Prefix | None = None
+    prefix: StatelessPrefix | None = None
     cache: str | None = None
     """A directory that workers share."""
     gathers: bool = False
     """Whether what is aggregated here may be kept for a moment, to be aggregated with what comes next."""
 
-    def worker(self, connections: Connections) -> RecordWorker:
+    def worker(self, connections: SubtaskConnections) -> RecordForwardingWorker:
         """One run."""
-        return RecordWorker(self, connections)
+        return RecordForwardingWorker(self, connections)
 
 
-class RecordWorker:
+class RecordForwardingWorker:
     """Messages decoded, with the prefix applied."""
 
-    def __init__(self, plan: RecordPlan, connections: Connections) -> None:
+    def __init__(self, plan: RecordForwardingPlan, connections: SubtaskConnections) -> None:
         self._plan = plan
         self._connections = connections
-        self._prefix = Line(())
-        self._combine: Line | None = None
+        self._prefix = StatelessPipeline(())
+        self._combine: StatelessPipeline | None = None
         self._only_topic = next(iter(plan.targets)) if len(plan.targets) == 1 else None
-        self._reader: Reader | None = None
+        self._reader: ValueReader | None = None
         self._codec: BufferCodec | None = None
-        self._kept: Kept | None = None
+        self._kept: CachedMessages | None = None
 
     def open(self) -> None:
         """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
         plan, prefix = self._plan, self._plan.prefix
         record_type = RecordType.from_json(plan.record_type)
-        self._reader = reader_of(plan.format, record_type, None if plan.cache is None else Path(plan.cache))
+        self._reader = create_reader(
+            plan.format, record_type, None if plan.cache is None else Path(plan.cache)
+        )
         if prefix is None:
             self._codec = BufferCodec(record_type)
             return
@@ -125,40 +133,42 @@ class RecordWorker:
             batch, skipped = self._records(rows, topic, partition)
         except Exception as error:
             self.finish()
-            self._connections.fail(target.socket_path, place, describe(error))
+            self._connections.fail(target.socket_path, place, describe_failure(error))
             return
-        came_to = Kept(target.socket_path, place, rows.num_rows, skipped, [batch], time.monotonic())
+        came_to = CachedMessages(target.socket_path, place, rows.num_rows, skipped, [batch], time.monotonic())
         if self._combine is None:
             self._send(came_to)
         else:
             self._keep(came_to)
 
-    def _keep(self, more: Kept) -> None:
+    def _keep(self, more: CachedMessages) -> None:
         kept = self._kept
         if kept is not None and kept.path == more.path and kept.place.continues_as(more.place):
             more = kept.and_then(more)
         else:
             self.finish()
         self._kept = more
-        if more.messages >= KEPT_MESSAGES or time.monotonic() - more.since >= KEPT_S:
+        if more.messages >= MAX_CACHED_MESSAGES or time.monotonic() - more.since >= CACHE_TTL_S:
             self.finish()
 
-    def _send(self, kept: Kept) -> None:
+    def _send(self, kept: CachedMessages) -> None:
         assert self._codec is not None
         try:
-            batch = all_of(kept.batches)
+            batch = concatenate(kept.batches)
             if self._combine is not None and len(kept.batches) > 1 and len(batch):
                 batch = self._combine.process(batch)
             content = self._codec.payload(batch)
         except Exception as error:
-            self._connections.fail(kept.path, kept.place, describe(error))
+            self._connections.fail(kept.path, kept.place, describe_failure(error))
             return
         if any(kept.skipped):
-            self._connections.send(kept.path, SKIPPING, kept.place, SKIPPED.pack(*kept.skipped), content)
+            self._connections.send(
+                kept.path, SKIPPED_COUNTS, kept.place, SKIPPED.pack(*kept.skipped), content
+            )
         else:
             self._connections.send(kept.path, RECORDS, kept.place, content)
 
-    def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Batch, Skipped]:
+    def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Batch, SkippedRecords]:
         """What the messages come to, and how many were left out."""
         assert self._reader is not None
         tombstones = rows.column("value").null_count
@@ -167,13 +177,13 @@ class RecordWorker:
             if self._plan.on_tombstone is OnBadRecord.FAIL:
                 raise _tombstone(topic, partition, rows.column("offset")[valid.index(False).as_py()].as_py())
             rows = rows.filter(valid)
-        batch, bad = read_good(self._reader, _milliseconds(rows.column("timestamp")), rows.column("value"))
+        batch, bad = read_valid(self._reader, _milliseconds(rows.column("timestamp")), rows.column("value"))
         if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
             raise _refusal(topic, partition, rows, bad[0])
         if len(batch):
             with self._place_named(rows, topic, partition, {each.index for each in bad}):
                 batch = self._prefix.process(batch)
-        return batch, Skipped(len(bad), tombstones)
+        return batch, SkippedRecords(len(bad), tombstones)
 
     @contextmanager
     def _place_named(self, rows: pa.RecordBatch, topic: str, partition: int, bad: set[int]) -> Iterator[None]:
@@ -185,27 +195,29 @@ class RecordWorker:
             first, last = offsets[0], offsets[-1]
             if error.index is not None:
                 first = last = offsets[error.index]
-            error.place = offsets_of(topic, partition, first, last)
+            error.place = format_offsets(topic, partition, first, last)
             raise
 
 
-class Kept(msgspec.Struct, frozen=True):
+class CachedMessages(msgspec.Struct, frozen=True):
     """What messages have come to, and who is to get it."""
 
     path: str
-    place: Place
+    place: PartitionPosition
     messages: int
-    skipped: Skipped
+    skipped: SkippedRecords
     batches: list[Batch]
     since: float
 
-    def and_then(self, more: Kept) -> Kept:
+    def and_then(self, more: CachedMessages) -> CachedMessages:
         """With what follows it."""
-        return Kept(
+        return CachedMessages(
             self.path,
             msgspec.structs.replace(self.place, following=more.place.following),
             self.messages + more.messages,
-            Skipped(self.skipped.bad + more.skipped.bad, self.skipped.tombstones + more.skipped.tombstones),
+            SkippedRecords(
+                self.skipped.bad + more.skipped.bad, self.skipped.tombstones + more.skipped.tombstones
+            ),
             [*self.batches, *more.batches],
             self.since,
         )
@@ -234,7 +246,9 @@ def _by_column(batch: pa.RecordBatch, name: str) -> list[pa.RecordBatch]:
     return [batch] if len(values) == 1 else [batch.filter(pc.equal(column, value)) for value in values]
 
 
-def _within(rows: pa.RecordBatch, partition: int, target: Target) -> tuple[pa.RecordBatch, Place]:
+def _within(
+    rows: pa.RecordBatch, partition: int, target: SubtaskTarget
+) -> tuple[pa.RecordBatch, PartitionPosition]:
     """The rows before the partition's end, and the offsets that they stand for."""
     offsets = rows.column("offset")
     first, following = offsets[0].as_py(), offsets[-1].as_py() + 1
@@ -243,7 +257,7 @@ def _within(rows: pa.RecordBatch, partition: int, target: Target) -> tuple[pa.Re
 
         rows = rows.filter(pc.less(offsets, target.end))
         first, following = min(first, target.end), target.end
-    return rows, Place(target.input_index, partition, first, following)
+    return rows, PartitionPosition(target.input_index, partition, first, following)
 
 
 def _milliseconds(timestamps: pa.TimestampArray) -> pa.Int64Array:
@@ -262,7 +276,7 @@ def _tombstone(topic: str, partition: int, offset: int) -> TaskError:
     )
 
 
-def _refusal(topic: str, partition: int, rows: pa.RecordBatch, bad: BadValue) -> TaskError:
+def _refusal(topic: str, partition: int, rows: pa.RecordBatch, bad: UnreadableValue) -> TaskError:
     offset = rows.column("offset")[bad.index].as_py()
     return TaskError(
         f"the message at offset {offset} of {topic}, partition {partition}, cannot be read: {bad.why}; correct the"

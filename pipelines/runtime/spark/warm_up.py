@@ -16,9 +16,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from ..common.kafka_clients import admin_client
-from .buffer_forwarder import ChannelPlan
-from .partition_forwarder import HandOver
-from .query import Pace, start_query
+from .buffer_forwarder import BufferForwardingPlan
+from .partition_forwarder import PartitionForwarder
+from .query import QueryMode, start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,8 +62,10 @@ def _round(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, path: 
         lobby.bind(str(path))
         lobby.listen()
         lobby.settimeout(_TIMEOUT_S)
-        nobody = HandOver(0, str(path), ChannelPlan({}))
-        query = start_query(spark, bootstrap_servers, {TOPIC: {0: 0}}, nobody, Pace.REAL_TIME, checkpoint)
+        nobody = PartitionForwarder(0, str(path), BufferForwardingPlan({}))
+        query = start_query(
+            spark, bootstrap_servers, {TOPIC: {0: 0}}, nobody, QueryMode.REAL_TIME, checkpoint
+        )
         try:
             lobby.accept()[0].close()
         finally:

@@ -57,9 +57,9 @@ class Accumulators:
             return known
         if (fault := accumulators.fault(name)) is not None:
             raise ValueError(fault)
-        if len(self._counters) >= accumulators.MOST:
+        if len(self._counters) >= accumulators.MAX_ACCUMULATORS:
             raise ValueError(
-                f"there can be no accumulator {name!r}: the task has {accumulators.MOST} already"
+                f"there can be no accumulator {name!r}: the task has {accumulators.MAX_ACCUMULATORS} already"
             )
         made = self._counters[name] = _Accumulator(name)
         return made

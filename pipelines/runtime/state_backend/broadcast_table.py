@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ...types import RecordType
-from .changelog import Change, Kind
+from .changelog import ChangeKind, StateChange
 from .map_table import MapTable
 from .table import INT
 from .type_coverage import Taking
@@ -48,12 +48,16 @@ class BroadcastTable(MapTable):
         self.clear(_ONLY_KEY)
 
     def apply(
-        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+        self,
+        kind: ChangeKind,
+        payload: bytes,
+        taking: Taking | None = None,
+        written: RecordType | None = None,
     ) -> None:
         if taking is None or taking.is_first:
             super().apply(kind, payload, None, written)
 
-    def whole(self) -> Iterator[Change]:
+    def whole(self) -> Iterator[StateChange]:
         """All that is kept; it belongs to no key group."""
         (changes,) = self.full([range(self._max_parallelism)])
         return changes

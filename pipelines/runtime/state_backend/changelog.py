@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from .event_times import Times
+from .event_times import EventTimes
 from .type_coverage import Taking
 
 LIMIT: Final = 900_000
@@ -31,7 +31,7 @@ _FORMAT: Final = 1
 _AIM: Final = 800_000
 
 
-class Kind(IntEnum):
+class ChangeKind(IntEnum):
     """What happened to the entries of a message."""
 
     PUT = 1
@@ -52,28 +52,28 @@ class Kind(IntEnum):
     """What of the messages that follow is to be taken (taking.py), up to the next of this kind; of no table."""
 
 
-class Message(msgspec.Struct, frozen=True):
+class ChangelogMessage(msgspec.Struct, frozen=True):
     """A message, taken apart."""
 
-    kind: Kind
+    kind: ChangeKind
     table: str
     fingerprint: int
     payload: bytes
 
 
-class Change(msgspec.Struct, frozen=True):
+class StateChange(msgspec.Struct, frozen=True):
     """What happened to some entries of a table."""
 
-    kind: Kind
+    kind: ChangeKind
     entries: pa.RecordBatch
 
 
-def fingerprint_of(description: str) -> int:
+def compute_fingerprint(description: str) -> int:
     """Of a table's layout, as releases wrote it that stored no schema."""
     return zlib.crc32(description.encode())
 
 
-def write(table: str, fingerprint: int, changes: Iterable[Change]) -> Iterator[bytes]:
+def write(table: str, fingerprint: int, changes: Iterable[StateChange]) -> Iterator[bytes]:
     """The changes as messages, none larger than LIMIT."""
     name = table.encode()
     for change in changes:
@@ -82,21 +82,21 @@ def write(table: str, fingerprint: int, changes: Iterable[Change]) -> Iterator[b
             yield from _fragments(head + payload)
 
 
-def rewrite(message: Message) -> Iterator[bytes]:
+def rewrite(message: ChangelogMessage) -> Iterator[bytes]:
     """A message that was read, again."""
     name = message.table.encode()
     head = _HEAD.pack(_FORMAT, message.kind, len(name), message.fingerprint) + name
     yield from _fragments(head + message.payload)
 
 
-def time_message(times: Times) -> bytes:
+def time_message(times: EventTimes) -> bytes:
     """Says which times were reached."""
-    return _HEAD.pack(_FORMAT, Kind.TIME, 0, 0) + times.to_bytes()
+    return _HEAD.pack(_FORMAT, ChangeKind.TIME, 0, 0) + times.to_bytes()
 
 
 def part_message(taking: Taking | None) -> bytes:
     """Says what of the messages that follow is to be taken; None: all of it."""
-    return _HEAD.pack(_FORMAT, Kind.PART, 0, 0) + (b"" if taking is None else taking.to_bytes())
+    return _HEAD.pack(_FORMAT, ChangeKind.PART, 0, 0) + (b"" if taking is None else taking.to_bytes())
 
 
 def read_entries(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:
@@ -107,37 +107,37 @@ def read_entries(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:
         raise ValueError(f"the changelog holds {len(payload)} bytes that are no entries: {error}") from error
 
 
-class Reader:
+class ChangelogReader:
     """Takes messages apart, fragments together."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
-    def read(self, data: bytes) -> Message | None:
+    def read(self, data: bytes) -> ChangelogMessage | None:
         """The message; None for a fragment that more follow. Raises ValueError for what is no message."""
         message = _parse(data)
-        if message.kind is Kind.FRAGMENT:
+        if message.kind is ChangeKind.FRAGMENT:
             self._parts.append(message.payload)
             return None
-        if message.kind is Kind.LAST_FRAGMENT:
+        if message.kind is ChangeKind.LAST_FRAGMENT:
             whole = b"".join([*self._parts, message.payload])
             self._parts.clear()
             return _parse(whole)
         return message
 
 
-def _parse(data: bytes) -> Message:
+def _parse(data: bytes) -> ChangelogMessage:
     if len(data) < _HEAD.size or data[0] != _FORMAT:
         raise ValueError(
             f"the changelog holds {len(data)} bytes that begin {data[:8].hex()}: no change of state"
         )
     _, kind, name_length, fingerprint = _HEAD.unpack_from(data)
     try:
-        known = Kind(kind)
+        known = ChangeKind(kind)
     except ValueError:
         raise ValueError(f"the changelog holds a message of unknown kind {kind}") from None
     payload_at = _HEAD.size + name_length
-    return Message(known, data[_HEAD.size : payload_at].decode(), fingerprint, data[payload_at:])
+    return ChangelogMessage(known, data[_HEAD.size : payload_at].decode(), fingerprint, data[payload_at:])
 
 
 def _cut(entries: pa.RecordBatch, limit: int) -> Iterator[bytes]:
@@ -161,5 +161,5 @@ def _fragments(message: bytes) -> Iterator[bytes]:
         return
     size = LIMIT - _HEAD.size
     for start in range(0, len(message), size):
-        kind = Kind.FRAGMENT if start + size < len(message) else Kind.LAST_FRAGMENT
+        kind = ChangeKind.FRAGMENT if start + size < len(message) else ChangeKind.LAST_FRAGMENT
         yield _HEAD.pack(_FORMAT, kind, 0, 0) + message[start : start + size]

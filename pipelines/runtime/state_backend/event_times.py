@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from ..records.buffers import END_OF_TIME, NO_WATERMARK
+from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
 from .type_coverage import common
 
 _TIMES: Final = struct.Struct("<qq")
@@ -28,7 +28,7 @@ class KeyGroupWatermark(msgspec.Struct, frozen=True):
     watermark: int
 
 
-class Times(msgspec.Struct, frozen=True):
+class EventTimes(msgspec.Struct, frozen=True):
     """Watermark and clock that an operator has reached (ms), and the key groups that are ahead of the watermark."""
 
     watermark: int = NO_WATERMARK
@@ -43,7 +43,7 @@ class Times(msgspec.Struct, frozen=True):
         return b"".join(parts)
 
     @staticmethod
-    def from_bytes(data: bytes) -> Times:
+    def from_bytes(data: bytes) -> EventTimes:
         """What `to_bytes` gave. Raises ValueError."""
         try:
             watermark, clock = _TIMES.unpack_from(data)
@@ -55,18 +55,18 @@ class Times(msgspec.Struct, frozen=True):
             raise ValueError(
                 f"the changelog holds a message of kind TIME without two times: {error}"
             ) from error
-        return Times(watermark, clock, ahead)
+        return EventTimes(watermark, clock, ahead)
 
-    def at(self, watermark: int, clock: int) -> Times:
+    def at(self, watermark: int, clock: int) -> EventTimes:
         """These times once watermark and clock have moved on."""
-        return Times(watermark, clock, tuple(e for e in self.ahead if e.watermark > watermark))
+        return EventTimes(watermark, clock, tuple(e for e in self.ahead if e.watermark > watermark))
 
-    def begin_anew(self) -> Times:
+    def begin_anew(self) -> EventTimes:
         """What was at the end of time has reached none."""
-        return Times(
-            NO_WATERMARK if self.watermark == END_OF_TIME else self.watermark,
-            NO_WATERMARK if self.clock == END_OF_TIME else self.clock,
-            tuple(e for e in self.ahead if e.watermark != END_OF_TIME),
+        return EventTimes(
+            NO_WATERMARK if self.watermark == MAX_WATERMARK else self.watermark,
+            NO_WATERMARK if self.clock == MAX_WATERMARK else self.clock,
+            tuple(e for e in self.ahead if e.watermark != MAX_WATERMARK),
         )
 
     def watermark_of(self, key_group: int) -> int:
@@ -75,7 +75,7 @@ class Times(msgspec.Struct, frozen=True):
         return next(found, self.watermark)
 
 
-def times_of(key_groups: range, origins: Sequence[tuple[range, Times]]) -> Times:
+def times_of(key_groups: range, origins: Sequence[tuple[range, EventTimes]]) -> EventTimes:
     """The times of a subtask with these key groups. `origins`: the key groups of each former owner, and its times.
 
     A former owner that is not there had reached no time.
@@ -95,14 +95,14 @@ def times_of(key_groups: range, origins: Sequence[tuple[range, Times]]) -> Times
     if following < key_groups.stop:
         found.append(KeyGroupWatermark(range(following, key_groups.stop), NO_WATERMARK))
     least = min(each.watermark for each in found)
-    return Times(
+    return EventTimes(
         least,
         min(clocks, default=NO_WATERMARK),
         tuple(each for each in found if each.watermark > least),
     )
 
 
-def _divided(key_groups: range, times: Times) -> Iterator[KeyGroupWatermark]:
+def _divided(key_groups: range, times: EventTimes) -> Iterator[KeyGroupWatermark]:
     """The key groups by the watermark that they have reached."""
     following = key_groups.start
     for each in times.ahead:

@@ -17,8 +17,16 @@ from ..common.failures import StateTypeError
 from ..records.buffers import NO_WATERMARK
 from ..records.type_evolution import TypeMismatch
 from .broadcast_table import PREFIX, BroadcastTable
-from .changelog import Kind, Message, Reader, part_message, rewrite, time_message, write
-from .event_times import Times, times_of
+from .changelog import (
+    ChangeKind,
+    ChangelogMessage,
+    ChangelogReader,
+    part_message,
+    rewrite,
+    time_message,
+    write,
+)
+from .event_times import EventTimes, times_of
 from .list_table import ListTable
 from .map_table import MapTable
 from .stateful import Origin
@@ -48,7 +56,7 @@ class KeyedStateBackend:
         self.key_groups = range(max_parallelism) if key_groups is None else key_groups
         """The subtask's own."""
         self._tables: dict[str, StateTable] = {}
-        self._waiting: dict[str, list[tuple[Message, Taking | None]]] = {}
+        self._waiting: dict[str, list[tuple[ChangelogMessage, Taking | None]]] = {}
         self._schemas: dict[str, dict[int, TableSchema]] = {}
         """By table and fingerprint: of what was restored."""
         self._written_schemas: set[tuple[str, int]] = set()
@@ -57,16 +65,16 @@ class KeyedStateBackend:
         """What is to be taken of the origin."""
         self._part: Taking | None = None
         """What the origin was to take of the messages' writer."""
-        self._origins: list[tuple[range, Times]] = []
-        self._reader = Reader()
+        self._origins: list[tuple[range, EventTimes]] = []
+        self._reader = ChangelogReader()
         self.current_key: Any = None
         self.watermark = NO_WATERMARK
         """Event time that the operator has reached (ms)."""
         self.clock = NO_WATERMARK
         """Processing time that the operator has reached (ms)."""
-        self._times_written = Times()
+        self._times_written = EventTimes()
         """As of the last `take_changes`."""
-        self._times = Times()
+        self._times = EventTimes()
         """Whose key groups are ahead; the watermark and the clock may have come further since."""
 
     @property
@@ -125,7 +133,7 @@ class KeyedStateBackend:
 
     def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
         """All state as messages: see Stateful."""
-        if self._times_written != Times():
+        if self._times_written != EventTimes():
             yield None, time_message(self._times_written)
         schemas = [(name, each) for name in self._waiting for each in self._schemas.get(name, {}).values()]
         schemas += [(table.name, table.schema) for table in self._tables.values()]
@@ -157,26 +165,26 @@ class KeyedStateBackend:
         else:
             written, own = origin.key_groups, self.key_groups
             self._taking = Taking(written, common(written, own), is_first=not self._origins)
-            self._origins.append((written, Times()))
+            self._origins.append((written, EventTimes()))
 
     def restore(self, data: bytes) -> None:
         """Applies a message of the changelog; all of them, in order. Raises ValueError for what is none."""
         message = self._reader.read(data)
         if message is None:
             return
-        if message.kind is Kind.TIME:
+        if message.kind is ChangeKind.TIME:
             if self._taking is None:
-                self._times_written = Times.from_bytes(message.payload)
+                self._times_written = EventTimes.from_bytes(message.payload)
                 self._reach(self._times_written)
             else:
-                self._origins[-1] = self._origins[-1][0], Times.from_bytes(message.payload)
-        elif message.kind is Kind.SCHEMA:
+                self._origins[-1] = self._origins[-1][0], EventTimes.from_bytes(message.payload)
+        elif message.kind is ChangeKind.SCHEMA:
             self._schemas.setdefault(message.table, {})[message.fingerprint] = TableSchema.from_message(
                 message
             )
             if self._taking is None:
                 self._written_schemas.add((message.table, message.fingerprint))
-        elif message.kind is Kind.PART:
+        elif message.kind is ChangeKind.PART:
             self._part = Taking.from_bytes(message.payload) if message.payload else None
         else:
             taking = self._taking if self._part is None else self._part.within(self._taking)
@@ -206,7 +214,7 @@ class KeyedStateBackend:
         if part is not None:
             yield part_message(None)
 
-    def _reach(self, times: Times) -> None:
+    def _reach(self, times: EventTimes) -> None:
         self._times, self.watermark, self.clock = times, times.watermark, times.clock
 
     def _table(self, made: Table) -> Table:
@@ -223,7 +231,7 @@ class KeyedStateBackend:
             )
         return known
 
-    def _apply(self, table: StateTable, message: Message, taking: Taking | None) -> None:
+    def _apply(self, table: StateTable, message: ChangelogMessage, taking: Taking | None) -> None:
         written = self._schemas.get(table.name, {}).get(message.fingerprint)
         try:
             if written is not None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ...types import RecordType
-from .changelog import Change, Kind
-from .namespaced_table import ONLY, SpacedTable
-from .table import Layout
+from .changelog import ChangeKind, StateChange
+from .namespaced_table import ONLY, NamespacedTable
+from .table import TableLayout
 from .type_coverage import Taking
 
 Lists = dict[Any, list[Any]]
@@ -16,7 +16,7 @@ _REPLACED: Final = -1
 _NOTHING: Final[tuple[Any, ...]] = ()
 
 
-class ListTable(SpacedTable[list[Any]]):
+class ListTable(NamespacedTable[list[Any]]):
     """Namespace -> key -> elements in order; a list that is empty is none."""
 
     def __init__(
@@ -65,7 +65,7 @@ class ListTable(SpacedTable[list[Any]]):
         else:
             del lists[key]
 
-    def take_changes(self) -> Iterator[Change]:
+    def take_changes(self) -> Iterator[StateChange]:
         yield from self._drop_changes()
         written, self._written = self._written, {}
         cleared = [
@@ -75,24 +75,28 @@ class ListTable(SpacedTable[list[Any]]):
             if count == _REPLACED
         ]
         if cleared:
-            yield self._removal_change(Kind.CLEAR, cleared)
+            yield self._removal_change(ChangeKind.CLEAR, cleared)
         columns = self._columns(
             (namespace, key, self.space(namespace).get(key, [])[max(count, 0) :])
             for namespace, of_space in written.items()
             for key, count in of_space.items()
         )
         if columns[-1]:
-            yield Change(Kind.PUT, self._puts.encode(columns))
+            yield StateChange(ChangeKind.PUT, self._puts.encode(columns))
 
     def apply(
-        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+        self,
+        kind: ChangeKind,
+        payload: bytes,
+        taking: Taking | None = None,
+        written: RecordType | None = None,
     ) -> None:
-        if kind is Kind.CLEAR:
+        if kind is ChangeKind.CLEAR:
             self._apply_removals(payload, taking)
         else:
             super().apply(kind, payload, taking, written)
 
-    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
         return self._puts, self._columns(
             (namespace, key, held) for namespace, lists in self._spaces.items() for key, held in lists.items()
         )

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ...types import RecordType
-from .changelog import Change, Kind
-from .table import VALUE, Layout, StateTable
+from .changelog import ChangeKind, StateChange
+from .table import VALUE, StateTable, TableLayout
 from .type_coverage import Taking
 
 _EMPTY: Final[Mapping[Any, Any]] = {}
@@ -29,9 +29,9 @@ class MapTable(StateTable):
     ) -> None:
         super().__init__(name, "map", key_type, max_parallelism, item_type=item_type, value_type=value_type)
         key = self._key_columns()
-        self._puts = Layout([*key, ("item", item_type), (VALUE, value_type)])
-        self._removals = Layout([*key, ("item", item_type)])
-        self._clears = Layout(key)
+        self._puts = TableLayout([*key, ("item", item_type), (VALUE, value_type)])
+        self._removals = TableLayout([*key, ("item", item_type)])
+        self._clears = TableLayout(key)
         self._maps: dict[Any, dict[Any, Any]] = {}
         self._touched: dict[Any, dict[Any, None]] = {}
         self._removed: dict[Any, dict[Any, None]] = {}
@@ -73,49 +73,53 @@ class MapTable(StateTable):
             self._removed.pop(key, None)
             self._cleared[key] = None
 
-    def take_changes(self) -> Iterator[Change]:
+    def take_changes(self) -> Iterator[StateChange]:
         touched, self._touched = self._touched, {}
         removed, self._removed = self._removed, {}
         if self._cleared:
             # First: a dictionary that was cleared may have been begun anew since.
             keys = list(self._cleared)
-            yield Change(Kind.CLEAR, self._clears.encode([self._groups(keys), keys]))
+            yield StateChange(ChangeKind.CLEAR, self._clears.encode([self._groups(keys), keys]))
             self._cleared = {}
         if removed:
             # Before what was put: an item that was removed may have been set again since.
             gone = [(key, item) for key, items in removed.items() for item in items]
             keys, of_items = map(list, zip(*gone, strict=True))
-            yield Change(Kind.REMOVE, self._removals.encode([self._groups(keys), keys, of_items]))
+            yield StateChange(ChangeKind.REMOVE, self._removals.encode([self._groups(keys), keys, of_items]))
         put: list[tuple[Any, Any, Any]] = []
         for key, items in touched.items():
             held = self._maps.get(key, _EMPTY)
             put.extend((key, item, held[item]) for item in items if item in held)
         if put:
             keys, of_items, values = map(list, zip(*put, strict=True))
-            yield Change(Kind.PUT, self._puts.encode([self._groups(keys), keys, of_items, values]))
+            yield StateChange(ChangeKind.PUT, self._puts.encode([self._groups(keys), keys, of_items, values]))
 
     def apply(
-        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+        self,
+        kind: ChangeKind,
+        payload: bytes,
+        taking: Taking | None = None,
+        written: RecordType | None = None,
     ) -> None:
         match kind:
-            case Kind.PUT:
+            case ChangeKind.PUT:
                 _, keys, items, values = self._puts.with_values_of(written).decode(payload, taking)
                 for key, item, value in zip(keys, items, values, strict=True):
                     self._maps.setdefault(key, {})[item] = value
-            case Kind.REMOVE:
+            case ChangeKind.REMOVE:
                 _, keys, items = self._removals.decode(payload, taking)
                 for key, item in zip(keys, items, strict=True):
                     held = self._maps.get(key, {})
                     held.pop(item, None)
                     if not held:
                         self._maps.pop(key, None)
-            case Kind.CLEAR:
+            case ChangeKind.CLEAR:
                 for key in self._clears.decode(payload, taking)[1]:
                     self._maps.pop(key, None)
             case _:
                 raise self._refuse(kind)
 
-    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
         keys = [key for key, held in self._maps.items() for _ in held]
         groups = [group for key, held in self._maps.items() for group in self._groups((key,)) * len(held)]
         items = [item for held in self._maps.values() for item in held]

@@ -7,8 +7,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from ...graph.key_groups import key_group_of
 from ...types import RecordType
-from .changelog import Change, Kind
-from .table import INT, NAMESPACE, VALUE, Layout, StateTable
+from .changelog import ChangeKind, StateChange
+from .table import INT, NAMESPACE, VALUE, StateTable, TableLayout
 from .type_coverage import Taking
 
 ONLY: Final = 0
@@ -17,7 +17,7 @@ ONLY: Final = 0
 Held = TypeVar("Held")
 
 
-class SpacedTable(StateTable, Generic[Held]):
+class NamespacedTable(StateTable, Generic[Held]):
     """Namespace -> key -> what is held.
 
     In a namespace that is dropped as a whole, keys are in the order in which they came, also when restored from
@@ -36,9 +36,9 @@ class SpacedTable(StateTable, Generic[Held]):
         super().__init__(name, form, key_type, max_parallelism, value_type=value_type, namespaced=namespaced)
         self._namespaced = namespaced
         key = [*([(NAMESPACE, INT)] if namespaced else []), *self._key_columns()]
-        self._puts = Layout([*key, (VALUE, value_type)])
-        self._keys = Layout(key)
-        self._drops = Layout([(NAMESPACE, INT)])
+        self._puts = TableLayout([*key, (VALUE, value_type)])
+        self._keys = TableLayout(key)
+        self._drops = TableLayout([(NAMESPACE, INT)])
         self._spaces: dict[int, dict[Any, Held]] = {}
         self._dropped: dict[int, None] = {}
 
@@ -57,13 +57,17 @@ class SpacedTable(StateTable, Generic[Held]):
         return self._spaces.pop(namespace, {})
 
     def apply(
-        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+        self,
+        kind: ChangeKind,
+        payload: bytes,
+        taking: Taking | None = None,
+        written: RecordType | None = None,
     ) -> None:
         match kind:
-            case Kind.DROP:
+            case ChangeKind.DROP:
                 for namespace in self._drops.decode(payload)[0]:
                     self._apply_drop(namespace, taking)
-            case Kind.PUT:
+            case ChangeKind.PUT:
                 *namespaces, _, keys, values = self._puts.with_values_of(written).decode(payload, taking)
                 self._apply_puts(namespaces[0] if namespaces else None, keys, values)
             case _:
@@ -94,15 +98,15 @@ class SpacedTable(StateTable, Generic[Held]):
         for namespace, key in zip(of, keys, strict=True):
             self._spaces.get(namespace, {}).pop(key, None)
 
-    def _drop_changes(self) -> Iterator[Change]:
+    def _drop_changes(self) -> Iterator[StateChange]:
         """To be written first: a namespace that was dropped may have been begun anew since."""
         if self._dropped:
-            yield Change(Kind.DROP, self._drops.encode([list(self._dropped)]))
+            yield StateChange(ChangeKind.DROP, self._drops.encode([list(self._dropped)]))
             self._dropped = {}
 
-    def _removal_change(self, kind: Kind, removed: Iterable[tuple[int, Any]]) -> Change:
+    def _removal_change(self, kind: ChangeKind, removed: Iterable[tuple[int, Any]]) -> StateChange:
         namespaces, keys = map(list, zip(*removed, strict=True))
-        return Change(kind, self._keys.encode(self._with_key(namespaces, self._groups(keys), keys)))
+        return StateChange(kind, self._keys.encode(self._with_key(namespaces, self._groups(keys), keys)))
 
     def _with_key(self, namespaces: list[int], groups: list[int], keys: list[Any]) -> list[Sequence[Any]]:
         return [namespaces, groups, keys] if self._namespaced else [groups, keys]

@@ -117,7 +117,7 @@ class TableMapState(MapState[K, V]):
 _TableState = TableValueState[Any] | TableListState[Any] | TableMapState[Any, Any]
 
 
-class KeyedStates:
+class KeyedStateAccess:
     """What a keyed operator puts into its function's context: states of a backend, by descriptor."""
 
     def __init__(self, backend: KeyedStateBackend) -> None:

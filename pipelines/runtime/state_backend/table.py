@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ...graph.key_groups import key_group_of
 from ...types import RecordType, Scalar
-from ..records.type_evolution import TypeMismatch, converter, from_layout, to_layout
-from .changelog import Change, Kind, fingerprint_of, read_entries
+from ..records.type_evolution import TypeMismatch, create_converter, from_layout, to_layout
+from .changelog import ChangeKind, StateChange, compute_fingerprint, read_entries
 from .table_schema import TableSchema
 from .type_coverage import Taking
 
@@ -28,7 +28,7 @@ _AT_ONCE: Final = 20_000
 Columns = Sequence[tuple[str, RecordType]]
 
 
-class Layout:
+class TableLayout:
     """The columns of the entries of one kind of change."""
 
     def __init__(self, columns: Columns, written: Mapping[str, RecordType] | None = None) -> None:
@@ -37,16 +37,16 @@ class Layout:
         there = [(name, (written or {}).get(name, of)) for name, of in columns]
         self._schema = pa.schema([pa.field(name, of.arrow_type()) for name, of in there])
         self._converters = [
-            converter(before, of) for (_, before), (_, of) in zip(there, columns, strict=True)
+            create_converter(before, of) for (_, before), (_, of) in zip(there, columns, strict=True)
         ]
-        self._older: dict[RecordType, Layout] = {}
+        self._older: dict[RecordType, TableLayout] = {}
 
-    def with_values_of(self, written: RecordType | None) -> Layout:
+    def with_values_of(self, written: RecordType | None) -> TableLayout:
         """Decodes entries whose values were written as this type; None: as the own one. Raises TypeMismatch."""
         if written is None:
             return self
         if written not in self._older:
-            self._older[written] = Layout(self._columns, {VALUE: written})
+            self._older[written] = TableLayout(self._columns, {VALUE: written})
         return self._older[written]
 
     def __str__(self) -> str:
@@ -96,18 +96,22 @@ class StateTable(ABC):
         of = "" if value_type is None else f" of {value_type}{where}"
         self.form = f"{kind}{of}" if item_type is None else f"{kind} of {item_type} to {value_type}"
         """What is kept, in words."""
-        self.fingerprint_without_schema = fingerprint_of(f"{self.form} by {key_type}")
+        self.fingerprint_without_schema = compute_fingerprint(f"{self.form} by {key_type}")
         """Of what releases wrote that stored no schema."""
         self._key_type = key_type
         self._max_parallelism = max_parallelism
 
     @abstractmethod
-    def take_changes(self) -> Iterator[Change]:
+    def take_changes(self) -> Iterator[StateChange]:
         """What changed since the last call, to be applied in this order. Raises RecordTypeError."""
 
     @abstractmethod
     def apply(
-        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+        self,
+        kind: ChangeKind,
+        payload: bytes,
+        taking: Taking | None = None,
+        written: RecordType | None = None,
     ) -> None:
         """Applies a change that is in the changelog already; what is to be taken of it.
 
@@ -126,10 +130,10 @@ class StateTable(ABC):
         return None if schema.value == own.value else from_layout(schema.value)
 
     @abstractmethod
-    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
         """All that is kept, as of the last `take_changes`, as entries of kind PUT, column by column."""
 
-    def full(self, sections: Sequence[range]) -> list[Iterator[Change]]:
+    def full(self, sections: Sequence[range]) -> list[Iterator[StateChange]]:
         """All that is kept, for each range of key groups; within each, keys are in their order."""
         layout, columns = self.entries()
         groups = np.asarray(layout.key_groups(columns), np.int64)
@@ -149,13 +153,15 @@ class StateTable(ABC):
         limit = self._max_parallelism
         return [key_group_of(key, limit) for key in keys]
 
-    def _refuse(self, kind: Kind) -> ValueError:
+    def _refuse(self, kind: ChangeKind) -> ValueError:
         return ValueError(
             f"the changelog holds a change {kind.name} of state {self.name!r}, which is a {self.form}"
         )
 
 
-def _puts(layout: Layout, columns: Sequence[Sequence[Any]], rows: Any) -> Iterator[Change]:
+def _puts(layout: TableLayout, columns: Sequence[Sequence[Any]], rows: Any) -> Iterator[StateChange]:
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE].tolist()
-        yield Change(Kind.PUT, layout.encode([[column[row] for row in some] for column in columns]))
+        yield StateChange(
+            ChangeKind.PUT, layout.encode([[column[row] for row in some] for column in columns])
+        )

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ..records.type_evolution import from_layout, in_words
-from .changelog import Kind, Message, rewrite
+from ..records.type_evolution import describe_layout, from_layout
+from .changelog import ChangeKind, ChangelogMessage, rewrite
 
 
 class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,13 +40,15 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def messages(self, table: str) -> Iterator[bytes]:
         """Say what the entries of the fingerprint are made of."""
-        return rewrite(Message(Kind.SCHEMA, table, self.fingerprint, msgspec.json.encode(self)))
+        return rewrite(
+            ChangelogMessage(ChangeKind.SCHEMA, table, self.fingerprint, msgspec.json.encode(self))
+        )
 
     @classmethod
-    def from_message(cls, message: Message) -> TableSchema:
+    def from_message(cls, message: ChangelogMessage) -> TableSchema:
         """What a message of kind SCHEMA says. Raises ValueError."""
         return msgspec.json.decode(message.payload, type=cls)
 
 
 def _in_words(layout: Any) -> str:
-    return in_words(from_layout(layout))
+    return describe_layout(from_layout(layout))

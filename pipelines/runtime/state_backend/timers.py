@@ -13,9 +13,9 @@ from typing import Any
 
 from ...graph.key_groups import key_bytes
 from ...types import RecordType
-from ..records.buffers import END_OF_TIME
-from .changelog import Change, Kind
-from .table import INT, Layout, StateTable
+from ..records.buffers import MAX_WATERMARK
+from .changelog import ChangeKind, StateChange
+from .table import INT, StateTable, TableLayout
 from .type_coverage import Taking
 
 Timer = tuple[int, Any]
@@ -27,7 +27,7 @@ class TimerTable(StateTable):
 
     def __init__(self, name: str, key_type: RecordType, max_parallelism: int) -> None:
         super().__init__(name, "timer", key_type, max_parallelism)
-        self._entries = Layout([*self._key_columns(), ("time", INT)])
+        self._entries = TableLayout([*self._key_columns(), ("time", INT)])
         self._timers: set[Timer] = set()
         # Of a timer that was deleted, the entry stays in the heap until its time comes or the heap is made anew. The
         # number keeps keys from being compared.
@@ -74,7 +74,7 @@ class TimerTable(StateTable):
         heap = self._heap
         while heap and (heap[0][0], heap[0][3]) not in self._timers:
             heapq.heappop(heap)
-        return heap[0][0] if heap else END_OF_TIME
+        return heap[0][0] if heap else MAX_WATERMARK
 
     def clear(self) -> None:
         """Removes all timers."""
@@ -82,34 +82,38 @@ class TimerTable(StateTable):
         self._timers.clear()
         self._heap.clear()
 
-    def take_changes(self) -> Iterator[Change]:
+    def take_changes(self) -> Iterator[StateChange]:
         touched, self._touched = self._touched, {}
         for kind, timers in (
-            (Kind.REMOVE, [timer for timer in touched if timer not in self._timers]),
-            (Kind.PUT, [timer for timer in touched if timer in self._timers]),
+            (ChangeKind.REMOVE, [timer for timer in touched if timer not in self._timers]),
+            (ChangeKind.PUT, [timer for timer in touched if timer in self._timers]),
         ):
             if timers:
                 times, keys = map(list, zip(*timers, strict=True))
-                yield Change(kind, self._entries.encode([self._groups(keys), keys, times]))
+                yield StateChange(kind, self._entries.encode([self._groups(keys), keys, times]))
 
     def apply(
-        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+        self,
+        kind: ChangeKind,
+        payload: bytes,
+        taking: Taking | None = None,
+        written: RecordType | None = None,
     ) -> None:
         _, keys, times = self._entries.decode(payload, taking)
         timers = list(zip(times, keys, strict=True))
         match kind:
-            case Kind.PUT:
+            case ChangeKind.PUT:
                 for timer in timers:
                     if timer not in self._timers:
                         self._add(timer)
-            case Kind.REMOVE:
+            case ChangeKind.REMOVE:
                 self._timers.difference_update(timers)
                 if len(self._heap) > 2 * len(self._timers) + 64:
                     self._sweep()
             case _:
                 raise self._refuse(kind)
 
-    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
         keys = [key for _, key in self._timers]
         return self._entries, [self._groups(keys), keys, [time for time, _ in self._timers]]
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ...types import RecordType
-from .changelog import Change, Kind
-from .namespaced_table import ONLY, SpacedTable
-from .table import Layout
+from .changelog import ChangeKind, StateChange
+from .namespaced_table import ONLY, NamespacedTable
+from .table import TableLayout
 from .type_coverage import Taking
 
 Space = dict[Any, Any]
 _MISSING: Final = object()
 
 
-class ValueTable(SpacedTable[Any]):
+class ValueTable(NamespacedTable[Any]):
     """Namespace -> key -> value."""
 
     def __init__(
@@ -48,7 +48,7 @@ class ValueTable(SpacedTable[Any]):
         if self.space(namespace).pop(key, _MISSING) is not _MISSING:
             self.touch((key,), namespace)
 
-    def take_changes(self) -> Iterator[Change]:
+    def take_changes(self) -> Iterator[StateChange]:
         yield from self._drop_changes()
         touched, self._touched = self._touched, {}
         removed: list[tuple[int, Any]] = []
@@ -67,20 +67,24 @@ class ValueTable(SpacedTable[Any]):
                     values.append(value)
             namespaces.extend([namespace] * (len(keys) - before))
         if removed:
-            yield self._removal_change(Kind.REMOVE, removed)
+            yield self._removal_change(ChangeKind.REMOVE, removed)
         if keys:
             columns = self._with_key(namespaces, self._groups(keys), keys)
-            yield Change(Kind.PUT, self._puts.encode([*columns, values]))
+            yield StateChange(ChangeKind.PUT, self._puts.encode([*columns, values]))
 
     def apply(
-        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+        self,
+        kind: ChangeKind,
+        payload: bytes,
+        taking: Taking | None = None,
+        written: RecordType | None = None,
     ) -> None:
-        if kind is Kind.REMOVE:
+        if kind is ChangeKind.REMOVE:
             self._apply_removals(payload, taking)
         else:
             super().apply(kind, payload, taking, written)
 
-    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+    def entries(self) -> tuple[TableLayout, list[Sequence[Any]]]:
         namespaces = [namespace for namespace, space in self._spaces.items() for _ in space]
         keys = [key for space in self._spaces.values() for key in space]
         values = [value for space in self._spaces.values() for value in space.values()]

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 BEATS: Final = 5
 """In the time after which a silent process is given up."""
 _LOOKS: Final = 20
-_GIVEN_UP_AFTER: Final = 0.8
+_GIVE_UP_AFTER: Final = 0.8
 """Of the timeout, since the last beat: it is to be over within the timeout, and looks come at intervals."""
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class BeatMonitor(Generic[T]):
         found = []
         for process in list(self._silences):
             self._silences[process] += min(passed, 2 * self._look_s)
-            if self._silences[process] >= _GIVEN_UP_AFTER * self.timeout_s:
+            if self._silences[process] >= _GIVE_UP_AFTER * self.timeout_s:
                 found.append(process)
                 del self._silences[process]
         return found

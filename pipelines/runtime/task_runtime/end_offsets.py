@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from ....infra.admin_client_cache import LastingAdmin
+from ....infra.admin_client_cache import AdminClientCache
 from ..common.kafka_clients import admin_settings
 
 _TIMEOUT_S: Final = 10.0
@@ -18,7 +18,7 @@ class EndOffsets:
     """Any thread may ask."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._admin = LastingAdmin(admin_settings(bootstrap_servers))
+        self._admin = AdminClientCache(admin_settings(bootstrap_servers))
 
     def of(self, partitions: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
         """(topic, partition) -> the offset that follows the last record. Raises KafkaException."""

@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 
 from ....infra.interpreter import module_command
-from ..common.frames import FrameReader, frame
-from ..common.protocol import Command
+from ..common.frames import FrameReader, encode_frame
+from ..common.protocol import TaskCommand
 from ..stream_task.loop import zygote
 
 _CLOSE_TIMEOUT_S: Final = 5.0
 # How many hand-overs may wait to be accepted: the workers of Spark that connect at once.
-_BACKLOG: Final = 64
+_LISTEN_BACKLOG: Final = 64
 
 
 class TaskProcess:
@@ -32,10 +32,10 @@ class TaskProcess:
         self.notices = FrameReader(control)
         self.socket_path = socket_path
 
-    def send(self, command: Command) -> None:
+    def send(self, command: TaskCommand) -> None:
         """Tells the process something; one that is gone does not hear it, and its end is seen elsewhere."""
         try:
-            self.control.sendall(frame(msgspec.msgpack.encode(command)))
+            self.control.sendall(encode_frame(msgspec.msgpack.encode(command)))
         except ConnectionError:
             return
 
@@ -108,7 +108,7 @@ class ProcessPool:
             # Made here, so that it can be connected to before the process has begun to listen.
             listener.bind(path)
             os.chmod(path, 0o600)
-            listener.listen(_BACKLOG)
+            listener.listen(_LISTEN_BACKLOG)
             request = zygote.REQUEST.pack(zygote.FORK, self._tokens)
             socket.send_fds(self.ends, [request], [control.fileno(), listener.fileno()])
         return TaskProcess(self._tokens, ours, path)

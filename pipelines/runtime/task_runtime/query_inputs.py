@@ -11,44 +11,46 @@ from ...graph.chain import edge_type, output_type
 from ...graph.operators import traits_of
 from ...graph.physical_plan import channel_topic
 from ..common.deployment import VertexDeployment
-from ..common.protocol import Positions
-from ..common.vertex_parts import parts_of
-from ..operators.kafka_source_parameters import KafkaSource
-from ..spark.buffer_forwarder import ChannelPlan
-from ..spark.partition_forwarder import Prefix, Target
-from ..spark.query import Begin, Pace
-from ..spark.record_forwarder import RecordPlan
+from ..common.protocol import PartitionPositions
+from ..common.vertex_parts import split_vertex
+from ..operators.kafka_source_parameters import KafkaSourceParameters
+from ..spark.buffer_forwarder import BufferForwardingPlan
+from ..spark.partition_forwarder import StatelessPrefix, SubtaskTarget
+from ..spark.query import Begin, QueryMode
+from ..spark.record_forwarder import RecordForwardingPlan
 
 
-class Receiver(msgspec.Struct, frozen=True):
+class ReceivingSubtask(msgspec.Struct, frozen=True):
     """A subtask that is read for."""
 
     subtask_index: int
     socket_path: str
-    positions: Positions
-    ends: Positions | None = None
+    positions: PartitionPositions
+    ends: PartitionPositions | None = None
     attempt_number: int = 0
 
 
-class Reading(Protocol):
+class QueryInput(Protocol):
     """The inputs of a deployment."""
 
-    def begin(self, receivers: Sequence[Receiver]) -> Begin:
+    def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
         """Every partition that is read for them, and where; a task of Spark reads each."""
 
-    def plan(self, receivers: Sequence[Receiver], pace: Pace) -> ChannelPlan | RecordPlan:
+    def plan(
+        self, receivers: Sequence[ReceivingSubtask], pace: QueryMode
+    ) -> BufferForwardingPlan | RecordForwardingPlan:
         """What Spark's workers do with it."""
 
 
-class ChannelReading:
+class ChannelQueryInput:
     """Channels: of each, a subtask reads the partition of its index."""
 
     def __init__(self, spec: VertexDeployment) -> None:
         self._topics = [channel_topic(spec.cluster, spec.job_id, edge.data_set_id) for edge in spec.inputs]
         self._input_types = tuple(edge_type(spec.job_graph, edge).to_json() for edge in spec.inputs)
-        self._prefix = _prefix_of(spec)
+        self._prefix = _create_prefix(spec)
 
-    def begin(self, receivers: Sequence[Receiver]) -> Begin:
+    def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
         """What has no position yet begins at offset 0."""
         return {
             topic: {
@@ -57,29 +59,31 @@ class ChannelReading:
             for i, topic in enumerate(self._topics)
         }
 
-    def plan(self, receivers: Sequence[Receiver], pace: Pace) -> ChannelPlan:
+    def plan(self, receivers: Sequence[ReceivingSubtask], pace: QueryMode) -> BufferForwardingPlan:
         """Buffers, with the prefix applied."""
         targets = {
             topic: {
-                each.subtask_index: Target(each.socket_path, i, None, each.subtask_index, each.attempt_number)
+                each.subtask_index: SubtaskTarget(
+                    each.socket_path, i, None, each.subtask_index, each.attempt_number
+                )
                 for each in receivers
             }
             for i, topic in enumerate(self._topics)
         }
-        return ChannelPlan(targets, self._input_types, self._prefix)
+        return BufferForwardingPlan(targets, self._input_types, self._prefix)
 
 
-class TopicReading:
+class TopicQueryInput:
     """The topics of a Kafka source: the subtasks have said which partitions they read."""
 
     def __init__(self, spec: VertexDeployment, cache: str) -> None:
         config = spec.vertex.operators[0]
-        self.source = KafkaSource.of(config)
+        self.source = KafkaSourceParameters.of(config)
         self._record_type = output_type(config).to_json()
-        self._prefix = _prefix_of(spec)
+        self._prefix = _create_prefix(spec)
         self._cache = cache
 
-    def begin(self, receivers: Sequence[Receiver]) -> Begin:
+    def begin(self, receivers: Sequence[ReceivingSubtask]) -> Begin:
         """Nothing, where there are more subtasks than partitions and these ones have none."""
         found: dict[str, dict[int, int]] = {}
         for each in receivers:
@@ -87,21 +91,21 @@ class TopicReading:
                 found.setdefault(self.source.topics[i], {}).update(positions)
         return found
 
-    def plan(self, receivers: Sequence[Receiver], pace: Pace) -> RecordPlan:
+    def plan(self, receivers: Sequence[ReceivingSubtask], pace: QueryMode) -> RecordForwardingPlan:
         """Messages, decoded, with the prefix applied."""
-        targets: dict[str, dict[int, Target]] = {}
+        targets: dict[str, dict[int, SubtaskTarget]] = {}
         for each in receivers:
             for i, positions in each.positions.items():
                 ends = None if each.ends is None else each.ends[i]
                 for partition in positions:
-                    targets.setdefault(self.source.topics[i], {})[partition] = Target(
+                    targets.setdefault(self.source.topics[i], {})[partition] = SubtaskTarget(
                         each.socket_path,
                         i,
                         None if ends is None else ends[partition],
                         each.subtask_index,
                         each.attempt_number,
                     )
-        return RecordPlan(
+        return RecordForwardingPlan(
             targets,
             self.source.format,
             self._record_type,
@@ -109,20 +113,20 @@ class TopicReading:
             self.source.on_tombstone,
             self._prefix,
             self._cache,
-            gathers=pace is Pace.BULK,
+            gathers=pace is QueryMode.BULK,
         )
 
 
-def reading_of(spec: VertexDeployment, cache: str) -> ChannelReading | TopicReading | None:
+def create_query_input(spec: VertexDeployment, cache: str) -> ChannelQueryInput | TopicQueryInput | None:
     """What a deployment's query reads; None where it needs none. `cache` is a directory for workers to share.
 
     Raises ValueError, LookupError where the graph or a parameter is not one.
     """
     if traits_of(spec.vertex.operators[0].kind).through_spark:
-        return TopicReading(spec, cache)
-    return ChannelReading(spec) if spec.inputs else None
+        return TopicQueryInput(spec, cache)
+    return ChannelQueryInput(spec) if spec.inputs else None
 
 
-def _prefix_of(spec: VertexDeployment) -> Prefix | None:
-    operators = parts_of(spec.vertex, spec.outputs).prefix
-    return Prefix(operators, output_type(operators[-1]).to_json()) if operators else None
+def _create_prefix(spec: VertexDeployment) -> StatelessPrefix | None:
+    operators = split_vertex(spec.vertex, spec.outputs).prefix
+    return StatelessPrefix(operators, output_type(operators[-1]).to_json()) if operators else None

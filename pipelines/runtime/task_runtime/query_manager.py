@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ....infra import threads
-from ..common.protocol import Greeting, Positions, Switch
+from ..common.protocol import PartitionPositions, SwitchQuery, WorkerHello
 from ..common.settings import ExecutionMode
 from ..common.task_logging import TaskLogging
-from ..spark.catch_up import CatchUp, Lag
-from ..spark.partition_forwarder import HandOver
-from ..spark.query import Pace
-from ..spark.query_runner import Queries, QueryRun
+from ..spark.catch_up import CatchUpPolicy, SourceLag
+from ..spark.partition_forwarder import PartitionForwarder
+from ..spark.query import QueryMode
+from ..spark.query_runner import QueryRun, QueryRunner
 from .end_offsets import EndOffsets
-from .query_inputs import TopicReading
-from .runtime_state import Deployment, Execution
+from .query_inputs import TopicQueryInput
+from .runtime_state import RunningDeployment, RunningExecution
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ LAG_INTERVAL_S: Final = 0.5
 """How often the lag of a Kafka source is looked at."""
 
 
-class QueryControl:
+class QueryManager:
     """Of one TaskRuntime; called in its loop, as are the functions that it is given.
 
     `connected`: the tasks of a query run. `failed`: all of a deployment fails for this reason. `dropped`: nothing of a
@@ -50,18 +50,18 @@ class QueryControl:
         lobby: str,
         post: Callable[[Callable[[], None]], None],
         *,
-        connected: Callable[[Deployment], None],
-        failed: Callable[[Deployment, str], None],
-        dropped: Callable[[Deployment], None],
+        connected: Callable[[RunningDeployment], None],
+        failed: Callable[[RunningDeployment, str], None],
+        dropped: Callable[[RunningDeployment], None],
     ) -> None:
         self._lobby = lobby
         self._post = post
         self._connected = connected
         self._fail_all = failed
         self._dropped = dropped
-        self._queries = Queries(bootstrap_servers, scratch, post)
+        self._queries = QueryRunner(bootstrap_servers, scratch, post)
         self._end_offsets = EndOffsets(bootstrap_servers)
-        self._runs: dict[int, Deployment] = {}
+        self._runs: dict[int, RunningDeployment] = {}
         self._number = 0
         self.refuses = False
         """Whether no query can be started any more."""
@@ -74,14 +74,14 @@ class QueryControl:
         """None ever can; from any thread."""
         self._queries.failed(reason)
 
-    def start_if_due(self, deployment: Deployment) -> None:
+    def start_if_due(self, deployment: RunningDeployment) -> None:
         """What has no past has committed nothing: the query of its channels need not wait for its StreamTask."""
         live = deployment.live
         if not deployment.reads or deployment.run is not None or deployment.watched or not live:
             return
         if self.refuses:
             return
-        topics = isinstance(deployment.reading, TopicReading)
+        topics = isinstance(deployment.reading, TopicQueryInput)
         if any(e.positions is None and (topics or e.subtask.has_past) for e in live):
             return
         if topics and not any(e.positions for e in live):
@@ -90,27 +90,27 @@ class QueryControl:
         elif deployment.changes_pace:
             self._watch(deployment)
         elif topics:
-            self._start(deployment, self._new_run(deployment), Pace.BULK)
+            self._start(deployment, self._new_run(deployment), QueryMode.BULK)
         else:
             micro_batch = deployment.settings.mode is ExecutionMode.MICRO_BATCH
-            pace = Pace.MICRO_BATCH if micro_batch else Pace.REAL_TIME
+            pace = QueryMode.MICRO_BATCH if micro_batch else QueryMode.REAL_TIME
             self._start(deployment, self._new_run(deployment), pace)
 
-    def _new_run(self, deployment: Deployment) -> QueryRun:
+    def _new_run(self, deployment: RunningDeployment) -> QueryRun:
         self._number += 1
         self._runs[self._number] = deployment
         return QueryRun(self._number)
 
-    def _start(self, deployment: Deployment, run: QueryRun, pace: Pace) -> None:
+    def _start(self, deployment: RunningDeployment, run: QueryRun, pace: QueryMode) -> None:
         reading, receivers = deployment.reading, deployment.receivers
         assert reading is not None
         deployment.run = run
         begin = reading.begin(receivers)
         run.awaited = sum(map(len, begin.values()))
-        if pace is not Pace.REAL_TIME:
+        if pace is not QueryMode.REAL_TIME:
             # Its tasks begin with the first batch, which may be long in coming: it counts when it has started.
             run.awaited = 1
-        hand_over = HandOver(
+        hand_over = PartitionForwarder(
             run.number,
             self._lobby,
             reading.plan(receivers, pace),
@@ -126,31 +126,31 @@ class QueryControl:
             ended=lambda failure: self._ended(deployment, run, failure),
         )
 
-    def _started(self, deployment: Deployment, run: QueryRun, pace: Pace) -> None:
-        if pace is not Pace.REAL_TIME:
+    def _started(self, deployment: RunningDeployment, run: QueryRun, pace: QueryMode) -> None:
+        if pace is not QueryMode.REAL_TIME:
             run.awaited = 0
         if not deployment.live:
             self._queries.stop(run, lambda: self.drop(deployment))
         self._connected(deployment)
 
-    def _ended(self, deployment: Deployment, run: QueryRun, failure: str | None) -> None:
+    def _ended(self, deployment: RunningDeployment, run: QueryRun, failure: str | None) -> None:
         if run.stopping is not None:
             return
         self._fail_all(deployment, failure or "Spark's query ended by itself")
         if run.query is None:
             self.drop(deployment)
 
-    def drop(self, deployment: Deployment) -> None:
+    def drop(self, deployment: RunningDeployment) -> None:
         """Nothing of the deployment runs any more."""
         self._dropped(deployment)
         for number in [number for number, of in self._runs.items() if of is deployment]:
             del self._runs[number]
 
-    def _watch(self, deployment: Deployment) -> None:
+    def _watch(self, deployment: RunningDeployment) -> None:
         """Has the lag of a Kafka source measured until the deployment ends."""
         deployment.watched = True
         reading = deployment.reading
-        assert isinstance(reading, TopicReading)
+        assert isinstance(reading, TopicQueryInput)
         begin = reading.begin(deployment.receivers)
         partitions = [(topic, partition) for topic, each in begin.items() for partition in each]
 
@@ -172,14 +172,14 @@ class QueryControl:
 
         threads.Thread(target=work, name=f"lag-{deployment.number}").start()
 
-    def _lag_measured(self, deployment: Deployment, ends: Mapping[tuple[str, int], int]) -> None:
+    def _lag_measured(self, deployment: RunningDeployment, ends: Mapping[tuple[str, int], int]) -> None:
         reading = deployment.reading
-        if not deployment.live or not isinstance(reading, TopicReading):
+        if not deployment.live or not isinstance(reading, TopicQueryInput):
             return
         now = time.monotonic()
         lag = _lag(deployment, reading, ends, now)
         if deployment.catch_up is None:
-            deployment.catch_up = CatchUp.beginning(lag, now)
+            deployment.catch_up = CatchUpPolicy.beginning(lag, now)
             self._start(deployment, self._new_run(deployment), deployment.catch_up.pace)
             return
         run = deployment.run
@@ -190,15 +190,15 @@ class QueryControl:
             deployment.catch_up = following
             self._switch(deployment, following.pace)
 
-    def _switch(self, deployment: Deployment, pace: Pace) -> None:
+    def _switch(self, deployment: RunningDeployment, pace: QueryMode) -> None:
         run = self._new_run(deployment)
         log.info("vertex %s is read on in %s mode", deployment.spec.vertex_id, pace.value)
         deployment.successor = run, pace
         deployment.answered.clear()
         for execution in deployment.live:
-            execution.process.send(Switch(run.number, at_once=pace is not Pace.REAL_TIME))
+            execution.process.send(SwitchQuery(run.number, at_once=pace is not QueryMode.REAL_TIME))
 
-    def switch_if_answered(self, deployment: Deployment) -> None:
+    def switch_if_answered(self, deployment: RunningDeployment) -> None:
         live, before = deployment.live, deployment.run
         if deployment.successor is None or not live or before is None:
             return
@@ -208,10 +208,10 @@ class QueryControl:
             self._stop_predecessor(before)
             before.predecessor, run.predecessor = None, before
             self._start(deployment, run, pace)
-            if pace is not Pace.REAL_TIME:
+            if pace is not QueryMode.REAL_TIME:
                 self._queries.stop(before)
 
-    def greeted(self, greeting: Greeting) -> None:
+    def greeted(self, greeting: WorkerHello) -> None:
         """A worker of Spark says that it is up, or cannot be."""
         deployment = self._runs.get(greeting.query)
         if deployment is None:
@@ -225,7 +225,7 @@ class QueryControl:
                 self._stop_predecessor(run)
             self._connected(deployment)
 
-    def switched(self, execution: Execution, query: int, positions: Positions) -> None:
+    def switched(self, execution: RunningExecution, query: int, positions: PartitionPositions) -> None:
         """A StreamTask waits for this query, from these positions."""
         deployment = execution.deployment
         if deployment.successor is not None and deployment.successor[0].number == query:
@@ -233,7 +233,7 @@ class QueryControl:
             deployment.answered.add(execution.id)
             self.switch_if_answered(deployment)
 
-    def stop(self, deployment: Deployment, then: Callable[[], None]) -> None:
+    def stop(self, deployment: RunningDeployment, then: Callable[[], None]) -> None:
         """Once all of a deployment has ended: stops its query, and calls `then` when nothing of it runs any more."""
         deployment.over.set()
         run = deployment.run
@@ -255,7 +255,7 @@ class QueryControl:
         if before is not None and before.running is not None:
             self._queries.stop(before)
 
-    def close(self, deployment: Deployment) -> None:
+    def close(self, deployment: RunningDeployment) -> None:
         """Stops the query of a deployment, from another thread: the loop has ended."""
         deployment.over.set()
         run = deployment.run
@@ -266,8 +266,8 @@ class QueryControl:
 
 
 def _lag(
-    deployment: Deployment, reading: TopicReading, ends: Mapping[tuple[str, int], int], now: float
-) -> Lag:
+    deployment: RunningDeployment, reading: TopicQueryInput, ends: Mapping[tuple[str, int], int], now: float
+) -> SourceLag:
     """How far the source is behind, and what has come in since this was asked last."""
     begin = reading.begin(deployment.receivers)
     behind = [
@@ -278,4 +278,4 @@ def _lag(
     (before, then), written = deployment.written, sum(ends.values())
     deployment.written = written, now
     arriving = (written - before) / (now - then) if then and now > then else 0.0
-    return Lag(sum(behind), arriving, len(behind))
+    return SourceLag(sum(behind), arriving, len(behind))

@@ -7,26 +7,28 @@ from collections.abc import Mapping
 
 from ....schemas.types import ExecutionState
 from ..common.deployment import SubtaskDeployment, VertexDeployment
-from ..common.protocol import Positions
-from ..common.settings import ExecutionMode, Settings
-from ..spark.catch_up import CatchUp
-from ..spark.query import Pace
+from ..common.protocol import PartitionPositions
+from ..common.settings import ExecutionMode, TaskSettings
+from ..spark.catch_up import CatchUpPolicy
+from ..spark.query import QueryMode
 from ..spark.query_runner import QueryRun
 from .process_pool import TaskProcess
-from .query_inputs import ChannelReading, Receiver, TopicReading
+from .query_inputs import ChannelQueryInput, ReceivingSubtask, TopicQueryInput
 
 
-class Execution:
+class RunningExecution:
     """One attempt. `end` is set when it has ended."""
 
-    def __init__(self, subtask: SubtaskDeployment, deployment: Deployment, process: TaskProcess) -> None:
+    def __init__(
+        self, subtask: SubtaskDeployment, deployment: RunningDeployment, process: TaskProcess
+    ) -> None:
         self.id = subtask.execution_attempt_id
         self.subtask = subtask
         self.deployment = deployment
         self.process = process
         self.process_id: int | None = None
-        self.positions: Positions | None = None
-        self.ends: Positions | None = None
+        self.positions: PartitionPositions | None = None
+        self.ends: PartitionPositions | None = None
         self.counts: Mapping[str, float] = {}
         """All that it has counted, Flink's counters included."""
         self.accumulators: Mapping[str, float] = {}
@@ -39,24 +41,24 @@ class Execution:
         self.end: tuple[ExecutionState, str | None] | None = None
 
 
-class Deployment:
+class RunningDeployment:
     """The attempts that share a query, and the query."""
 
     def __init__(
-        self, number: int, spec: VertexDeployment, reading: ChannelReading | TopicReading | None
+        self, number: int, spec: VertexDeployment, reading: ChannelQueryInput | TopicQueryInput | None
     ) -> None:
         self.number = number
         self.spec = spec
         self.reading = reading
-        self.settings = Settings.of(spec.job_graph.configuration)
-        self.executions: list[Execution] = []
+        self.settings = TaskSettings.of(spec.job_graph.configuration)
+        self.executions: list[RunningExecution] = []
         self.reads = reading is not None
         """Whether there is anything that a query is to bring."""
         self.run: QueryRun | None = None
-        self.successor: tuple[QueryRun, Pace] | None = None
+        self.successor: tuple[QueryRun, QueryMode] | None = None
         """What follows when all subtasks have answered that they wait for it."""
         self.answered: set[str] = set()
-        self.catch_up: CatchUp | None = None
+        self.catch_up: CatchUpPolicy | None = None
         self.watched = False
         self.written = 0, 0.0
         """Of a Kafka source: the sum of its ends, and when that was."""
@@ -65,7 +67,7 @@ class Deployment:
         """The directory of the files that the job ships, once a subtask has been started."""
 
     @property
-    def live(self) -> list[Execution]:
+    def live(self) -> list[RunningExecution]:
         """The attempts that have not ended."""
         return [execution for execution in self.executions if execution.end is None]
 
@@ -75,10 +77,10 @@ class Deployment:
         return not self.reads or (self.run is not None and self.run.awaited <= 0)
 
     @property
-    def receivers(self) -> list[Receiver]:
+    def receivers(self) -> list[ReceivingSubtask]:
         """The subtasks that are read for."""
         return [
-            Receiver(
+            ReceivingSubtask(
                 each.subtask.subtask_index,
                 each.process.socket_path,
                 each.positions or {},
@@ -92,7 +94,7 @@ class Deployment:
     def changes_pace(self) -> bool:
         """Whether the lag decides how the query runs."""
         return (
-            isinstance(self.reading, TopicReading)
+            isinstance(self.reading, TopicQueryInput)
             and not self.reading.source.bounded
             and self.settings.mode is ExecutionMode.REAL_TIME
         )

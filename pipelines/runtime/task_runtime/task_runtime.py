@@ -31,39 +31,45 @@ from msgspec.structs import replace
 
 from ....infra import threads
 from ....schemas.types import ExecutionState
-from ..common.deployment import Checkpoint, Report, ReportCheckpoint, SubtaskDeployment, VertexDeployment
-from ..common.failures import TaskError, describe, shortened
+from ..common.deployment import (
+    CheckpointResponder,
+    CheckpointTrigger,
+    ExecutionReporter,
+    SubtaskDeployment,
+    VertexDeployment,
+)
+from ..common.failures import TaskError, describe_failure, truncate
 from ..common.frames import FrameReader
 from ..common.protocol import (
     AbortCheckpoint,
-    Acknowledged,
-    Beat,
-    Cancel,
-    Canceled,
-    Command,
-    Committing,
+    CancelTask,
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    CommitStarted,
     ConfirmCheckpoint,
-    Counted,
-    Declined,
-    Failed,
-    Finished,
-    Notice,
-    Open,
-    Opened,
-    Restored,
-    Switched,
+    OpenTask,
+    QuerySwitched,
+    StateRestored,
+    TaskBeat,
+    TaskCanceledNotice,
+    TaskCommand,
+    TaskFailed,
+    TaskFinished,
+    TaskMetrics,
+    TaskNotice,
+    TaskOpened,
     TriggerCheckpoint,
 )
-from ..common.vertex_parts import parts_of
+from ..common.vertex_parts import split_vertex
 from ..stream_task.loop.input_thread import COMMIT_GRACE_S
 from ..stream_task.loop.zygote import ENDED
 from .beat_monitor import BeatMonitor
 from .process_pool import ProcessPool
-from .query_inputs import reading_of
-from .query_manager import QueryControl
-from .runtime_state import Deployment, Execution
+from .query_inputs import create_query_input
+from .query_manager import QueryManager
+from .runtime_state import RunningDeployment, RunningExecution
 from .user_files import UserFiles
-from .worker_rendezvous import Lobby
+from .worker_rendezvous import WorkerRendezvous
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +79,7 @@ log = logging.getLogger(__name__)
 DEFAULT_HEAP_MIB: Final = 640
 KILL_AFTER_S: Final = 0.5
 """When a process that was told to cancel is killed, unless it is committing; it should have ended long before."""
-REMEMBERED: Final = 10_000
+MAX_REMEMBERED_ATTEMPTS: Final = 10_000
 """Attempts that have ended and are known still: a cancellation may cross the report of the end."""
 
 
@@ -86,8 +92,8 @@ class TaskRuntime:
         bootstrap_servers: str,
         scratch: Path,
         slots: int,
-        report: Report,
-        report_checkpoint: ReportCheckpoint | None = None,
+        report: ExecutionReporter,
+        report_checkpoint: CheckpointResponder | None = None,
         jars: Sequence[Path] | None = None,
         heap_mib: int = DEFAULT_HEAP_MIB,
         on_failure: Callable[[Exception], None] | None = None,
@@ -109,20 +115,20 @@ class TaskRuntime:
         self._sockets = Path(tempfile.mkdtemp(prefix="tailrace-"))
         self._user_files = UserFiles(scratch / "python-files")
         self._pool = ProcessPool(self._sockets, size=2 * slots)
-        self._lobby = Lobby(self._sockets)
+        self._lobby = WorkerRendezvous(self._sockets)
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake_in, self._wake_out = socket.socketpair()
         self._selector = selectors.DefaultSelector()
-        self._executions: dict[str, Execution] = {}
+        self._executions: dict[str, RunningExecution] = {}
         self._ended: dict[str, None] = {}
         self._deploying: dict[str, None] = {}
-        self._deployments: dict[int, Deployment] = {}
+        self._deployments: dict[int, RunningDeployment] = {}
         self._number = 0
-        self._deadlines: list[tuple[float, Execution]] = []
-        self._beats: BeatMonitor[Execution] = BeatMonitor(heartbeat_timeout_s)
+        self._deadlines: list[tuple[float, RunningExecution]] = []
+        self._beats: BeatMonitor[RunningExecution] = BeatMonitor(heartbeat_timeout_s)
         self._closed = False
         self._spark: SparkSession | None = None
-        self._queries = QueryControl(
+        self._queries = QueryManager(
             bootstrap_servers,
             scratch,
             self._lobby.path,
@@ -141,17 +147,17 @@ class TaskRuntime:
         from ..spark.warm_up import FURTHER_ROUNDS, ROUNDS, warm_up
 
         try:
-            from ....infra.cds_archives import reading, spark_archive
+            from ....infra.cds_archives import read_archive_options, spark_archive
             from ....infra.jars import spark_jars
             from ....infra.prerequisites import find_java
             from ..spark.session import start_session
 
             jars = spark_jars() if self._jars is None else self._jars
-            archived = reading(spark_archive(find_java()))
+            archived = read_archive_options(spark_archive(find_java()))
             spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
             warm_up(spark, self._bootstrap_servers, self._scratch, ROUNDS)
         except Exception as error:
-            self._queries.spark_failed(describe(error))
+            self._queries.spark_failed(describe_failure(error))
             raise
         self._spark = spark
         self._queries.spark_started(spark)
@@ -162,7 +168,7 @@ class TaskRuntime:
                 warm_up(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle)
             except Exception as error:
                 # The next deployments are slower, and that is all.
-                log.warning("Spark is warmed up no further: %s", describe(error))
+                log.warning("Spark is warmed up no further: %s", describe_failure(error))
 
         threads.Thread(target=go_on_warming_up, name="warm-up").start()
 
@@ -197,7 +203,9 @@ class TaskRuntime:
         """As `attempts`, but only what functions have counted and committed, in all attempts of the subtask."""
         return self._counted(lambda execution: execution.accumulators)
 
-    def _counted(self, of: Callable[[Execution], Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
+    def _counted(
+        self, of: Callable[[RunningExecution], Mapping[str, float]]
+    ) -> Mapping[str, Mapping[str, float]]:
         # In this order: one that is being started is in both, not in neither.
         counted: dict[str, Mapping[str, float]] = {each: {} for each in list(self._deploying)}
         return counted | {each.id: of(each) for each in list(self._executions.values())}
@@ -212,7 +220,7 @@ class TaskRuntime:
         """Ends an attempt; returns at once. One that is not known here is reported as CANCELED."""
         self._post(lambda: self._cancel(execution_attempt_id))
 
-    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: Checkpoint) -> None:
+    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: CheckpointTrigger) -> None:
         """Begins a checkpoint in these attempts; returns at once. Attempts that have ended have no part in it."""
         self._post(lambda: self._tell(execution_attempt_ids, TriggerCheckpoint(checkpoint)))
 
@@ -328,8 +336,8 @@ class TaskRuntime:
             if self._broken is not None:
                 raise TaskError(self._broken)
             self._number += 1
-            deployment = Deployment(self._number, spec, reading_of(spec, str(self._sockets)))
-            parts_of(spec.vertex, spec.outputs)
+            deployment = RunningDeployment(self._number, spec, create_query_input(spec, str(self._sockets)))
+            split_vertex(spec.vertex, spec.outputs)
             while waiting:
                 execution = self._start_subtask(deployment, waiting[0])
                 waiting.popleft()
@@ -340,7 +348,7 @@ class TaskRuntime:
             expected = isinstance(error, ValueError | LookupError | TaskError)
             if not expected:
                 log.exception("a deployment of vertex %s failed", spec.vertex_id)
-            reason = shortened(str(error)) if expected else describe(error)
+            reason = truncate(str(error)) if expected else describe_failure(error)
             for subtask in waiting:
                 self._deploying.pop(subtask.execution_attempt_id, None)
                 self._remember(subtask.execution_attempt_id)
@@ -348,7 +356,7 @@ class TaskRuntime:
         if self._broken is None:
             self._pool.fill()
 
-    def _start_subtask(self, deployment: Deployment, subtask: SubtaskDeployment) -> Execution:
+    def _start_subtask(self, deployment: RunningDeployment, subtask: SubtaskDeployment) -> RunningExecution:
         spec = deployment.spec
         path = self._user_files.enter(spec.job_id, spec.job_graph.python_files, spec.blobs)
         deployment.python_path = path
@@ -357,7 +365,7 @@ class TaskRuntime:
         bare = replace(spec, job_graph=replace(spec.job_graph, python_files=()), blobs={})
         try:
             process.send(
-                Open(
+                OpenTask(
                     bare,
                     subtask.subtask_index,
                     subtask.attempt_number,
@@ -374,7 +382,7 @@ class TaskRuntime:
             process.control.close()
             self._user_files.leave(path)
             raise
-        execution = Execution(subtask, deployment, process)
+        execution = RunningExecution(subtask, deployment, process)
         deployment.executions.append(execution)
         self._deployments[deployment.number] = deployment
         self._executions[execution.id] = execution
@@ -396,17 +404,17 @@ class TaskRuntime:
             self._selector.unregister(reader.socket)
             reader.socket.close()
 
-    def _hear(self, execution: Execution) -> None:
+    def _hear(self, execution: RunningExecution) -> None:
         try:
             for data in execution.process.notices.receive():
-                self._notice(execution, msgspec.msgpack.decode(data, type=Notice))
+                self._notice(execution, msgspec.msgpack.decode(data, type=TaskNotice))
         except Exception as error:
             # It would wait for an answer for ever. Other jobs have nothing to do with it.
             log.exception(
                 "what a StreamTask of vertex %s told could not be handled",
                 execution.deployment.spec.vertex_id,
             )
-            self._fail_all(execution.deployment, describe(error))
+            self._fail_all(execution.deployment, describe_failure(error))
         if execution.process.notices.ended:
             self._selector.unregister(execution.process.control)
             execution.process.control.close()
@@ -417,45 +425,45 @@ class TaskRuntime:
                 else:
                     self._end(execution, ExecutionState.FAILED, "the process of its StreamTask died")
 
-    def _notice(self, execution: Execution, notice: Notice) -> None:
+    def _notice(self, execution: RunningExecution, notice: TaskNotice) -> None:
         if execution.end is not None:
             return
         self._beats.on_beat(execution)
         match notice:
-            case Beat():
+            case TaskBeat():
                 pass
-            case Restored(process_id, positions, ends):
+            case StateRestored(process_id, positions, ends):
                 execution.process_id = process_id
                 execution.positions = positions
                 execution.ends = ends
                 self._queries.start_if_due(execution.deployment)
-            case Opened():
+            case TaskOpened():
                 execution.opened = True
                 self._report_running(execution.deployment)
-            case Switched(query, positions):
+            case QuerySwitched(query, positions):
                 self._queries.switched(execution, query, positions)
-            case Counted():
+            case TaskMetrics():
                 execution.counts = notice.as_accumulators()
                 execution.accumulators = notice.accumulators
                 execution.positions = notice.positions or execution.positions
-            case Acknowledged(checkpoint_id, state, metrics):
+            case CheckpointAcknowledged(checkpoint_id, state, metrics):
                 if self._report_checkpoint is not None:
                     self._report_checkpoint.acknowledged(execution.id, checkpoint_id, state, metrics)
-            case Declined(checkpoint_id, reason):
+            case CheckpointDeclined(checkpoint_id, reason):
                 if self._report_checkpoint is not None:
                     self._report_checkpoint.declined(execution.id, checkpoint_id, reason)
-            case Committing():
+            case CommitStarted():
                 self._deadlines = [(at, each) for at, each in self._deadlines if each is not execution]
                 self._deadlines.append((time.monotonic() + COMMIT_GRACE_S + KILL_AFTER_S, execution))
-            case Finished():
+            case TaskFinished():
                 self._end(execution, ExecutionState.FINISHED, None)
-            case Canceled():
+            case TaskCanceledNotice():
                 self._end(execution, ExecutionState.CANCELED, None)
-            case Failed(reason, progress_lost):
+            case TaskFailed(reason, progress_lost):
                 execution.progress_lost = progress_lost
                 self._end(execution, ExecutionState.FAILED, reason)
 
-    def _tell(self, execution_ids: Sequence[str], command: Command) -> None:
+    def _tell(self, execution_ids: Sequence[str], command: TaskCommand) -> None:
         for execution_id in execution_ids:
             execution = self._executions.get(execution_id)
             if execution is not None and execution.end is None and not execution.canceling:
@@ -490,7 +498,7 @@ class TaskRuntime:
         if self._on_failure is not None:
             self._on_failure(TaskError(reason))
 
-    def _report_running(self, deployment: Deployment) -> None:
+    def _report_running(self, deployment: RunningDeployment) -> None:
         if not deployment.connected:
             return
         for execution in deployment.live:
@@ -505,10 +513,10 @@ class TaskRuntime:
                 self._report(execution_id, ExecutionState.CANCELED, None, {}, False)
         elif execution.end is None and not execution.canceling:
             execution.canceling = True
-            execution.process.send(Cancel())
+            execution.process.send(CancelTask())
             self._deadlines.append((time.monotonic() + KILL_AFTER_S, execution))
 
-    def _fail_all(self, deployment: Deployment, reason: str) -> None:
+    def _fail_all(self, deployment: RunningDeployment, reason: str) -> None:
         for execution in deployment.live:
             self._pool.kill(execution.process)
             if execution.canceling:
@@ -516,7 +524,7 @@ class TaskRuntime:
             else:
                 self._end(execution, ExecutionState.FAILED, reason)
 
-    def _end(self, execution: Execution, state: ExecutionState, reason: str | None) -> None:
+    def _end(self, execution: RunningExecution, state: ExecutionState, reason: str | None) -> None:
         execution.end = state, reason
         self._beats.forget(execution)
         deployment = execution.deployment
@@ -528,16 +536,16 @@ class TaskRuntime:
             return
         self._queries.stop(deployment, lambda: self._forget(execution))
 
-    def _drop(self, deployment: Deployment) -> None:
+    def _drop(self, deployment: RunningDeployment) -> None:
         self._deployments.pop(deployment.number, None)
 
     def _remember(self, execution_id: str) -> None:
         """That its end is reported."""
         self._ended[execution_id] = None
-        if len(self._ended) > REMEMBERED:
+        if len(self._ended) > MAX_REMEMBERED_ATTEMPTS:
             del self._ended[next(iter(self._ended))]
 
-    def _forget(self, execution: Execution) -> None:
+    def _forget(self, execution: RunningExecution) -> None:
         """Reports the end, once: a cancellation that comes after it has nothing to cancel."""
         assert execution.end is not None
         self._executions.pop(execution.id, None)

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from ..common.frames import FrameReader
-from ..common.protocol import Greeting
+from ..common.protocol import WorkerHello
 
 
-class Lobby:
+class WorkerRendezvous:
     """A listening socket; each worker connects, says one Greeting, and stays connected while it runs."""
 
     def __init__(self, directory: Path) -> None:
@@ -22,7 +22,7 @@ class Lobby:
         os.chmod(self.path, 0o600)
         self.listener.listen(256)
         self.listener.setblocking(False)
-        self._decoder = msgspec.msgpack.Decoder(Greeting)
+        self._decoder = msgspec.msgpack.Decoder(WorkerHello)
 
     def accept(self) -> FrameReader:
         """The next worker's connection."""
@@ -30,7 +30,7 @@ class Lobby:
         connection.setblocking(False)
         return FrameReader(connection)
 
-    def greetings(self, reader: FrameReader) -> list[Greeting]:
+    def greetings(self, reader: FrameReader) -> list[WorkerHello]:
         """What a worker has said since the last call."""
         return [self._decoder.decode(data) for data in reader.receive()]
 

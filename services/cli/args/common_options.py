@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 
 if TYPE_CHECKING:
     from ....schemas.types import PythonFile
@@ -103,7 +103,7 @@ def configuration(
     return load_configuration(settings, definitions or ())
 
 
-_OF_RUN = frozenset(
+_RUN_OPTIONS = frozenset(
     [
         "-p",
         "--parallelism",
@@ -134,7 +134,7 @@ def misplaced_options_named(program: str, arguments: Sequence[str]) -> Iterator[
     try:
         yield
     except ProgramError as error:
-        taken = next((each for each in arguments if each.partition("=")[0] in _OF_RUN), None)
+        taken = next((each for each in arguments if each.partition("=")[0] in _RUN_OPTIONS), None)
         if taken is None or " exited with status " not in error.reason:
             raise
         raise ProgramError(
@@ -155,7 +155,7 @@ def job_options(found: Configuration) -> dict[str, str]:
         if setting.origin != DEFINITION or Scope.CLIENT in scopes:
             continue
         if Scope.JOB not in scopes:
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"-D {setting.key} is an option of {' and '.join(scopes)}, not of a job: give it to "
                 "`tailrace cluster start`",
@@ -164,13 +164,13 @@ def job_options(found: Configuration) -> dict[str, str]:
     return options
 
 
-def shipped(paths: Sequence[str]) -> tuple[PythonFile, ...]:
+def shipped_files(paths: Sequence[str]) -> tuple[PythonFile, ...]:
     """The files that are to be shipped. Raises ProgramError for what can't be."""
-    from ....pipelines.graph.python_files import check, files_at, merged
+    from ....pipelines.graph.python_files import check, collect_files, merge_files
 
     files: tuple[PythonFile, ...] = ()
     for path in paths:
-        files = merged(files, files_at(path))
+        files = merge_files(files, collect_files(path))
     check(files)
     return files
 
@@ -183,10 +183,10 @@ def find_cluster(
     more: Mapping[str, tuple[str, object]] | None = None,
 ) -> Configuration:
     """The configuration of a cluster that exists, with Kafka's address. Raises Failure where none is known."""
-    return located(configuration(home, bootstrap_servers, cluster_id, definitions, more))
+    return resolve_location(configuration(home, bootstrap_servers, cluster_id, definitions, more))
 
 
-def located(found: Configuration) -> Configuration:
+def resolve_location(found: Configuration) -> Configuration:
     """The same with the addresses of Kafka and ZooKeeper, from cluster.json if need be, and with what the start of the
     cluster said that all who talk to it must know. Raises Failure where none is known."""
     if found.bootstrap_servers:
@@ -201,7 +201,7 @@ def located(found: Configuration) -> Configuration:
 
     record = read_record(found.home)
     if record is None:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.UNREACHABLE,
             f"no cluster is known in {found.home}: start one with `tailrace cluster start`, go to where it was "
             "started, or name one with --home or --bootstrap-servers",
@@ -223,14 +223,14 @@ def located(found: Configuration) -> Configuration:
 
 
 def _check_kafka(home: Path) -> None:
-    from ....infra.disk_space import shortage
+    from ....infra.disk_space import describe_shortage
     from ....infra.kafka import EmbeddedKafka, KafkaUnavailable
 
     try:
         EmbeddedKafka.attach((home / "kafka").absolute())
     except KafkaUnavailable:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.UNREACHABLE,
             f"the Kafka of the cluster in {home} does not run: `tailrace cluster start` starts what is missing"
-            f"{shortage(home / 'kafka')}",
+            f"{describe_shortage(home / 'kafka')}",
         ) from None

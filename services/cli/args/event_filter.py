@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..exit_codes import ExitCode, Failure
-from ..render.progress import Progress
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from ...history.log_source import Source
+    from ...history.log_source import LogSource
 
-Types = Annotated[
+EventTypes = Annotated[
     list[str] | None,
     typer.Option(
         "--type",
@@ -37,17 +37,17 @@ def check_types(types: Iterable[str]) -> None:
             names = {name.rpartition(".")[2] for name in EVENTS}
             near = difflib.get_close_matches(each, names, 3, 0.5)
             hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(names))}"
-            raise Failure(ExitCode.USAGE, f"there is no event type {each!r}: {hint}")
+            raise CommandFailure(ExitCode.USAGE, f"there is no event type {each!r}: {hint}")
 
 
-def job_id(source: Source, wanted: str) -> str:
+def job_id(source: LogSource, wanted: str) -> str:
     """The job whose id or name is, or whose id alone begins with, what was asked for; of several the only one that has
     not ended. Rejected jobs have events too. Raises Failure."""
-    from ...history import Fold
+    from ...history import HistoryProjection
     from ...history.cluster_view import jobs, live_jobs
 
-    fold, known = Fold(), set()
-    with Progress(f"looks for {wanted!r} in {source.log.topic}", source.log.end()) as progress:
+    fold, known = HistoryProjection(), set()
+    with ProgressLine(f"looks for {wanted!r} in {source.log.topic}", source.log.end()) as progress:
         for entry in fold.read(source.log, store=source.store):
             progress(entry.record.offset)
             if entry.job is not None:
@@ -59,9 +59,11 @@ def job_id(source: Source, wanted: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE,
             f"{wanted!r} is the name, or the beginning of the id, of {len(found)} jobs ({', '.join(found[:5])}): "
             "give more of the id",
         )
-    raise Failure(ExitCode.NOT_FOUND, f"the log has no job {wanted!r}: `tailrace list` shows those there are")
+    raise CommandFailure(
+        ExitCode.NOT_FOUND, f"the log has no job {wanted!r}: `tailrace list` shows those there are"
+    )

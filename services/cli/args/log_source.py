@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..exit_codes import ExitCode, Failure
-from ..render.output import tell
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import print_progress
 from .common_options import find_cluster
 
 if TYPE_CHECKING:
-    from ...history.log_source import Source
+    from ...history.log_source import LogSource
 
 File = Annotated[
     Path | None,
@@ -28,11 +28,11 @@ PLACE = "OFFSET|TIME"
 def _place(said: str | None) -> str | None:
     """What was said, if it is a place in some log: whoever mistypes one is told before a cluster is looked for."""
     if said is not None:
-        from ...history.log_position import BadPosition, Position
+        from ...history.log_position import InvalidPosition, LogPosition
 
         try:
-            Position.parse(said)
-        except BadPosition as error:
+            LogPosition.parse(said)
+        except InvalidPosition as error:
             raise typer.BadParameter(str(error)) from None
     return said
 
@@ -71,7 +71,7 @@ def find_source(
     file: Path | None,
     *,
     selections: bool = False,
-) -> Source:
+) -> LogSource:
     """The log that a command was asked about; to be closed. `selections`: see `open_source`.
 
     Raises Failure where both a file and a cluster are named, or neither is known; ArchiveError.
@@ -80,41 +80,41 @@ def find_source(
         named = {"--bootstrap-servers": bootstrap_servers, "--cluster-id": cluster_id, "--home": home}
         for name, value in named.items():
             if value is not None:
-                raise Failure(
+                raise CommandFailure(
                     ExitCode.USAGE, f"--file and {name} exclude each other: a file needs no cluster"
                 )
     of = find_cluster(home, bootstrap_servers, cluster_id) if file is None else file
-    from ...history.log_source import open_source
+    from ...history.log_source import open_log_source
 
-    source = open_source(of, selections=selections)
-    source.when_closed = _tell_passed_over
+    source = open_log_source(of, selections=selections)
+    source.when_closed = _report_unreadable
     return source
 
 
-def _tell_passed_over(source: Source) -> None:
+def _report_unreadable(source: LogSource) -> None:
     said = source.passed_over.told()
     if said is not None:
-        tell(f"tailrace: {said}")
+        print_progress(f"tailrace: {said}")
 
 
-def at(source: Source, place: str | None) -> int | None:
+def position_at(source: LogSource, place: str | None) -> int | None:
     """The offset up to which a state is wanted; None: the end. Raises BadPosition, OutsideLog."""
-    from ...history.log_position import Position
+    from ...history.log_position import LogPosition
 
-    return None if place is None else source.at(Position.parse(place))
+    return None if place is None else source.at(LogPosition.parse(place))
 
 
-def stretch(source: Source, first: str | None, last: str | None) -> tuple[int, int]:
+def position_range(source: LogSource, first: str | None, last: str | None) -> tuple[int, int]:
     """(start, end) of what lies between two places: the offset of the first event, and the one behind the last.
 
     Raises Failure where the first comes behind the last; BadPosition, OutsideLog.
     """
-    from ...history.log_position import Position, first_offset
+    from ...history.log_position import LogPosition, first_offset
 
-    start = first_offset(source.log) if first is None else source.start(Position.parse(first))
-    end = source.log.end() if last is None else source.at(Position.parse(last)) + 1
+    start = first_offset(source.log) if first is None else source.start(LogPosition.parse(first))
+    end = source.log.end() if last is None else source.at(LogPosition.parse(last)) + 1
     if first is not None and last is not None and end < start:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE, f"--from {first} (offset {start}) is behind --to {last} (offset {end - 1})"
         )
     return start, end

@@ -9,13 +9,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 
 if TYPE_CHECKING:
     from ....pipelines.checkpoint.metadata import CheckpointMetadata
 
 
-def location(text: str) -> str:
+def parse_location(text: str) -> str:
     """The absolute URI of a path or URI. Raises Failure for what is neither."""
     from ....infra.config.option_types import LOCATION
 
@@ -25,18 +25,18 @@ def location(text: str) -> str:
             return LOCATION.read(whole)
     except ValueError:
         pass
-    raise Failure(
+    raise CommandFailure(
         ExitCode.USAGE,
         f"{text!r} is no place in storage: give a path, or a URI such as s3://bucket/directory",
     )
 
 
-def optional_location(text: str | None) -> str | None:
+def parse_optional_location(text: str | None) -> str | None:
     """As `location`; None stays None."""
-    return None if text is None else location(text)
+    return None if text is None else parse_location(text)
 
 
-def saved_at(text: str) -> CheckpointMetadata:
+def absolute_location(text: str) -> CheckpointMetadata:
     """What a savepoint's or checkpoint's directory says of itself, read here.
 
     Raises Failure: NOT_FOUND where there is none that this version reads, SAVEPOINT where it is torn, or storage away.
@@ -44,24 +44,24 @@ def saved_at(text: str) -> CheckpointMetadata:
     from ....infra.storage.errors import CheckpointError, NoCheckpoint
     from ....pipelines.checkpoint.metadata import read_metadata
 
-    uri = location(text)
+    uri = parse_location(text)
     try:
         return read_metadata(uri)
     except NoCheckpoint as error:
-        raise Failure(ExitCode.NOT_FOUND, str(error)) from error
+        raise CommandFailure(ExitCode.NOT_FOUND, str(error)) from error
     except CheckpointError as error:
-        raise Failure(ExitCode.SAVEPOINT, str(error)) from error
+        raise CommandFailure(ExitCode.SAVEPOINT, str(error)) from error
 
 
 def check_savepoint(text: str, home: Path) -> str:
     """The URI of a savepoint that a job is to begin with, looked at where that can be done from here.
 
     A cluster of this machine sees what is here; of another machine's paths nothing is known. Raises Failure as
-    `saved_at`.
+    `absolute_location`.
     """
     from ..local.cluster_record import read_record
 
-    uri = location(text)
+    uri = parse_location(text)
     if uri.startswith("file://") and read_record(home) is not None:
-        saved_at(uri)
+        absolute_location(uri)
     return uri

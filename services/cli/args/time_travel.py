@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....infra.sanitize import local_time
-from .log_source import at
+from .log_source import position_at
 
 if TYPE_CHECKING:
     from ....schemas.event import Record
     from ...core.replica import Replica
-    from ...history.log_source import Source
+    from ...history.log_source import LogSource
 
 
-def replica_at(source: Source, place: str | None) -> Replica:
+def replica_at(source: LogSource, place: str | None) -> Replica:
     """The replica at OFFSET|TIME, or now; tells on stderr how far it is, where that takes a while.
 
     Raises BadPosition, OutsideLog, LogUnavailable, LogTruncated, ArchiveError.
     """
     from ...history import time_travel
-    from ..render.progress import Progress
+    from ..render.progress import ProgressLine
 
-    offset = at(source, place)
-    with Progress(f"reads {source.log.topic}") as progress:
+    offset = position_at(source, place)
+    with ProgressLine(f"reads {source.log.topic}") as progress:
 
         def told(done: int, total: int) -> None:
             progress.total = total
@@ -31,7 +31,7 @@ def replica_at(source: Source, place: str | None) -> Replica:
         return time_travel.replica_at(source, offset, told)
 
 
-def event_at(source: Source, offset: int) -> Record | None:
+def event_at(source: LogSource, offset: int) -> Record | None:
     """The event at an offset; None where there is none."""
     from ...log.event_log import read_to_end
 
@@ -41,18 +41,18 @@ def event_at(source: Source, offset: int) -> Record | None:
     return found[0] if found else None
 
 
-def time_of(source: Source, offset: int) -> int | None:
+def time_of(source: LogSource, offset: int) -> int | None:
     """The time of the event at an offset, in microseconds since the epoch; None where there is none."""
     record = event_at(source, offset)
     return None if record is None else record.header.time
 
 
-def clock(time: int | None) -> str:
+def format_moment(time: int | None) -> str:
     """Local date and time, to the millisecond; empty where there is none."""
     return "" if time is None else local_time(time, f"%Y-%m-%d %H:%M:%S.{time // 1000 % 1000:03}")
 
 
-def as_json(value: Any) -> str:
+def to_json(value: Any) -> str:
     """On one line."""
     import msgspec
 

@@ -18,11 +18,11 @@ from ..args.common_options import (
     configuration,
     find_cluster,
 )
-from ..exit_codes import ExitCode, Failure
-from ..render.output import result, tell
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import print_progress, print_result
 from .cluster_clean import clean
 from .cluster_recover import recover
-from .cluster_status import processes, seen, servers, show, show_processes
+from .cluster_status import describe_cluster, processes, servers, show, show_processes
 from .cluster_upgrade import upgrade
 
 app = typer.Typer(help="Start, stop and look at a cluster on this machine.", no_args_is_help=True)
@@ -60,28 +60,30 @@ def start(
 
     Starts what is missing; on a cluster that runs it changes nothing.
     """
-    from ..local import LocalCluster, Options
+    from ..local import LocalCluster, LocalClusterOptions
 
     more = {"--slots": ("taskmanager.numberOfTaskSlots", slots)}
     found = configuration(home, bootstrap_servers, cluster_id, definitions, more)
     if found.bootstrap_servers:
-        from ..readers.kafka_check import check_reachable
+        from ..readers.kafka_check import check_kafka_reachable
 
-        check_reachable(found)
+        check_kafka_reachable(found)
     try:
         with progress("Starting the cluster") as say:
             local = LocalCluster(found, progress=say)
-            fresh = local.start(Options(taskexecutors=taskexecutors, masters=masters))
+            fresh = local.start(LocalClusterOptions(taskexecutors=taskexecutors, masters=masters))
     except OSError as error:
         where = error.filename or found.home
-        raise Failure(
+        raise CommandFailure(
             ExitCode.PROCESS,
             f"the cluster can't be started in {found.home}: {where}: {error.strerror or error}: is there space on the "
             "disk, and may this user write there? --home names another directory",
         ) from error
     addresses = f"{servers(local.configuration)}, home {found.home}"
     name = local.configuration.cluster_id
-    tell(f"cluster {name} runs: {addresses}" if fresh else f"cluster {name} runs already: {addresses}")
+    print_progress(
+        f"cluster {name} runs: {addresses}" if fresh else f"cluster {name} runs already: {addresses}"
+    )
     return ExitCode.OK
 
 
@@ -94,7 +96,7 @@ def stop(
 ) -> int:
     """Cancel the jobs, let the processes leave in order, then stop ZooKeeper and Kafka. What the log holds stays."""
     from ..local import LocalCluster
-    from ..local.topic_recovery import what_remains
+    from ..local.topic_recovery import describe_remaining_topics
 
     found = configuration(home, None, None)
     with progress("Stopping the cluster") as say:
@@ -104,8 +106,8 @@ def stop(
             return ExitCode.OK
         has_log = local.stop(suspend=suspend)
     place = f"in {local.kafka_dir}" if local.embedded else "on its Kafka"
-    for line in what_remains(local.configuration.cluster_id, place, has_log):
-        tell(line)
+    for line in describe_remaining_topics(local.configuration.cluster_id, place, has_log):
+        print_progress(line)
     return ExitCode.OK
 
 
@@ -123,30 +125,30 @@ def status(
     local = LocalCluster.of(found)
     running = processes(local) if local is not None else []
     if local is not None and local.kafka is None and local.embedded:
-        from ....infra.disk_space import shortage
+        from ....infra.disk_space import describe_shortage
 
         show_processes(output, running)
-        raise Failure(
+        raise CommandFailure(
             ExitCode.UNREACHABLE,
             f"the Kafka of the cluster in {found.home} does not run: `tailrace cluster start` starts what is missing"
-            f"{shortage(found.home / 'kafka')}",
+            f"{describe_shortage(found.home / 'kafka')}",
         )
     reachable = find_cluster(home, bootstrap_servers, cluster_id)
-    from ..readers.cluster_state import folded
-    from ..readers.orphaned_resources import look
+    from ..readers.cluster_state import replay_log
+    from ..readers.orphaned_resources import list_resources
 
-    kept = look(reachable)
-    fold = folded(reachable)
+    kept = list_resources(reachable)
+    fold = replay_log(reachable)
     data = {
         "cluster_id": reachable.cluster_id,
         "bootstrap_servers": reachable.bootstrap_servers,
         "processes": running,
-        **seen(fold, kept, reachable, local),
+        **describe_cluster(fold, kept, reachable, local),
     }
     if output is Format.JSON:
         import json
 
-        result(json.dumps(data))
+        print_result(json.dumps(data))
     else:
         show(data)
     return ExitCode.OK if all(each["running"] for each in running) else ExitCode.UNREACHABLE
@@ -167,26 +169,28 @@ def snapshot(
     found = find_cluster(home, bootstrap_servers, cluster_id, definitions)
     from ....infra.logging_setup import log_to_stderr
     from ....infra.storage.errors import CheckpointError
-    from ...history.job_history_store import HistoryStore
-    from ...history.snapshot_history import take_with_history
+    from ...history.job_history_store import JobHistoryStore
+    from ...history.snapshot_history import create_snapshot_with_history
     from ...log.factory import open_event_log
     from ...snapshots.store import SnapshotStore
 
     log_to_stderr()
     try:
-        log, histories = open_event_log(found, timeout=10.0), HistoryStore.of(found)
-        taken = take_with_history(log, SnapshotStore.of(found), histories)
+        log, histories = open_event_log(found, timeout=10.0), JobHistoryStore.of(found)
+        taken = create_snapshot_with_history(log, SnapshotStore.of(found), histories)
     except CheckpointError as error:
-        raise Failure(ExitCode.UNREACHABLE, f"the snapshot could not be stored: {error}") from error
+        raise CommandFailure(ExitCode.UNREACHABLE, f"the snapshot could not be stored: {error}") from error
     if taken is None:
-        raise Failure(ExitCode.NOT_FOUND, f"the log of cluster {found.cluster_id} is empty: nothing to take")
+        raise CommandFailure(
+            ExitCode.NOT_FOUND, f"the log of cluster {found.cluster_id} is empty: nothing to take"
+        )
     if output is Format.JSON:
         import msgspec
 
-        result(msgspec.json.encode(taken).decode())
+        print_result(msgspec.json.encode(taken).decode())
     else:
         there = "" if taken.fresh else ", which was there already"
-        result(f"snapshot of offset {taken.offset}, {taken.size:,} bytes, {taken.uri}{there}")
+        print_result(f"snapshot of offset {taken.offset}, {taken.size:,} bytes, {taken.uri}{there}")
     return ExitCode.OK
 
 
@@ -200,7 +204,7 @@ def progress(title: str) -> Iterator[Any]:
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield tell
+        yield print_progress
         return
     with console.status(f"{title} ..."):
         yield lambda line: console.print(f"  {line}", markup=False, highlight=False)

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from ..exit_codes import ExitCode, Failure
-from ..render.output import result, tell
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import print_progress, print_result
 
 
 def clean(
@@ -33,14 +33,19 @@ def clean(
     from ...history.cluster_view import statuses
     from ...log.factory import open_event_log
     from ...snapshots.store import SnapshotStore
-    from ..readers.orphaned_resources import NotRemoved, find, look, remove
+    from ..readers.orphaned_resources import (
+        OrphanNotRemoved,
+        find_orphaned_resources,
+        list_resources,
+        remove_orphan,
+    )
 
     log_to_stderr()
-    kept = look(configuration)
+    kept = list_resources(configuration)
     replica = fold_to(open_event_log(configuration, timeout=10.0), store=SnapshotStore.of(configuration))
-    found = find(configuration, kept, statuses(replica), replica.offset)
+    found = find_orphaned_resources(configuration, kept, statuses(replica), replica.offset)
     if found and replica.offset < 0:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.NOT_FOUND,
             f"the log of cluster {configuration.cluster_id} on Kafka at {configuration.bootstrap_servers} holds no "
             f"event, but {len(found)} things of it are kept elsewhere: is this its Kafka? Nothing was removed",
@@ -49,19 +54,19 @@ def clean(
         import msgspec
 
         shown = {"cluster_id": configuration.cluster_id, "removed": yes, "orphans": found}
-        result(msgspec.json.encode(shown).decode())
+        print_result(msgspec.json.encode(shown).decode())
     else:
         for orphan in found:
-            result(f"{orphan.kind} {orphan.path}: {orphan.reason}")
+            print_result(f"{orphan.kind} {orphan.path}: {orphan.reason}")
     things = f"{len(found)} orphan{'' if len(found) == 1 else 's'}"
     if not found:
-        tell(f"cluster {configuration.cluster_id} has no orphans")
+        print_progress(f"cluster {configuration.cluster_id} has no orphans")
     elif not yes:
-        tell(f"{things}; nothing was removed: `tailrace cluster clean --yes` removes them")
+        print_progress(f"{things}; nothing was removed: `tailrace cluster clean --yes` removes them")
     else:
         try:
-            remove(configuration, found)
-        except NotRemoved as error:
-            raise Failure(ExitCode.UNREACHABLE, f"not all of {things} went: {error}") from error
-        tell(f"{things} removed")
+            remove_orphan(configuration, found)
+        except OrphanNotRemoved as error:
+            raise CommandFailure(ExitCode.UNREACHABLE, f"not all of {things} went: {error}") from error
+        print_progress(f"{things} removed")
     return ExitCode.OK

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from ..exit_codes import ExitCode, Failure
-from ..render.output import result, tell
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import print_progress, print_result
 
 
 def recover(
@@ -41,17 +41,19 @@ def recover(
         import msgspec
 
         shown = {"cluster_id": configuration.cluster_id, "removed": yes, **msgspec.to_builtins(found)}
-        result(msgspec.json.encode(shown).decode())
+        print_result(msgspec.json.encode(shown).decode())
     else:
         for claim in found.claims:
-            result(
+            print_result(
                 f"offset {claim.offset}: a claim of {claim.role} under epoch {claim.epoch}, after {claim.last}: "
                 "readers ignore it"
             )
         for snapshot in found.snapshots:
-            result(f"{snapshot.uri}: who leads {', '.join(snapshot.roles)} in it is not what the log says")
+            print_result(
+                f"{snapshot.uri}: who leads {', '.join(snapshot.roles)} in it is not what the log says"
+            )
     if found.exhausted:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.PROCESS,
             f"the epochs of {', '.join(found.exhausted)} are used up: no process can claim them any more; go on under "
             "another cluster id: `tailrace log export`, then `tailrace log import`",
@@ -59,11 +61,11 @@ def recover(
     if found.snapshots:
         things = f"{len(found.snapshots)} wrong snapshot{'' if len(found.snapshots) == 1 else 's'}"
         how = "removed" if yes else "nothing was removed: `tailrace cluster recover --yes` removes them"
-        tell(f"{things}; {how}")
+        print_progress(f"{things}; {how}")
     elif found.claims:
-        tell("no snapshot is wrong: `tailrace cluster start` goes on with this log")
+        print_progress("no snapshot is wrong: `tailrace cluster start` goes on with this log")
     else:
-        tell(
+        print_progress(
             f"cluster {configuration.cluster_id} needs no recovery: its {found.end:,} offsets hold no such claim"
         )
     return ExitCode.OK

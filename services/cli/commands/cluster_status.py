@@ -10,15 +10,15 @@ from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...core.role import JOB_MASTER, kind_of
 from ..args.common_options import Format
-from ..render.output import clock, result, table, tell
+from ..render.output import format_time, print_progress, print_result, print_table
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
     from ...election.zookeeper_nodes import RoleNodes
-    from ...history import Fold
+    from ...history import HistoryProjection
     from ...history.leaders import LeaderView
     from ..local import LocalCluster
-    from ..readers.orphaned_resources import Kept
+    from ..readers.orphaned_resources import ClusterResources
 
 
 def servers(configuration: Configuration) -> str:
@@ -48,7 +48,9 @@ def processes(local: LocalCluster) -> list[dict[str, Any]]:
     return found
 
 
-def seen(fold: Fold, kept: Kept, configuration: Configuration, local: LocalCluster | None) -> dict[str, Any]:
+def describe_cluster(
+    fold: HistoryProjection, kept: ClusterResources, configuration: Configuration, local: LocalCluster | None
+) -> dict[str, Any]:
     """What is known of a cluster: from its log, ZooKeeper and storage, and of its processes on this machine.
 
     `kept` was looked at before the log was read.
@@ -57,7 +59,7 @@ def seen(fold: Fold, kept: Kept, configuration: Configuration, local: LocalClust
 
     from ...history.cluster_view import jobs, master_address, workers
     from ...history.leaders import leaders
-    from ..readers.orphaned_resources import find
+    from ..readers.orphaned_resources import find_orphaned_resources
 
     known, listed, leading = workers(fold.replica), jobs(fold), leaders(fold.replica)
     statuses = {each.job_id: each.status for each in listed}
@@ -66,7 +68,9 @@ def seen(fold: Fold, kept: Kept, configuration: Configuration, local: LocalClust
         "leader": master_address(fold.replica),
         "leaders": msgspec.to_builtins(leading),
         "masters": _masters(leading, kept.nodes, local),
-        "orphans": msgspec.to_builtins(find(configuration, kept, statuses, fold.replica.offset)),
+        "orphans": msgspec.to_builtins(
+            find_orphaned_resources(configuration, kept, statuses, fold.replica.offset)
+        ),
         "taskexecutors": msgspec.to_builtins(known),
         "slots": {
             "total": sum(worker.slots for worker in known),
@@ -103,47 +107,47 @@ def show_processes(output: Format, processes: list[dict[str, Any]]) -> None:
     if output is Format.JSON:
         import json
 
-        result(json.dumps({"processes": processes}))
+        print_result(json.dumps({"processes": processes}))
         return
     rows = [
         (str(each["name"]), str(each["pid"] or ""), "runs" if each["running"] else "does not run")
         for each in processes
     ]
-    table("Processes", ("PROCESS", "PID", "STATE"), rows)
+    print_table("Processes", ("PROCESS", "PID", "STATE"), rows)
 
 
 def show(data: dict[str, Any]) -> None:
     if data["processes"]:
         show_processes(Format.TEXT, data["processes"])
-    table(
+    print_table(
         "Masters",
         ("MASTER", "ADDRESS", "LEADS"),
-        [(each["name"] or "", each["address"], leads(each)) for each in data["masters"]],
+        [(each["name"] or "", each["address"], describe_leadership(each)) for each in data["masters"]],
     )
     workers = [
         (worker["resource_id"], worker["address"], f"{worker['free_slots']}/{worker['slots']}")
         for worker in data["taskexecutors"]
     ]
-    table("TaskExecutors", ("TASKEXECUTOR", "ADDRESS", "FREE SLOTS"), workers)
+    print_table("TaskExecutors", ("TASKEXECUTOR", "ADDRESS", "FREE SLOTS"), workers)
     live = [job for job in data["jobs"] if job["status"] not in JOB_ENDS]
-    table(
+    print_table(
         "Jobs",
         ("JOB", "NAME", "STATUS", "SUBMITTED"),
-        [(job["job_id"], job["name"], job["status"], clock(job["submitted"])) for job in live],
+        [(job["job_id"], job["name"], job["status"], format_time(job["submitted"])) for job in live],
     )
     for orphan in data["orphans"]:
-        result(f"orphan {orphan['kind']} {orphan['path']}: {orphan['reason']}")
+        print_result(f"orphan {orphan['kind']} {orphan['path']}: {orphan['reason']}")
     if data["orphans"]:
-        tell("`tailrace cluster clean` removes orphans")
+        print_progress("`tailrace cluster clean` removes orphans")
     slots = data["slots"]
-    result(
+    print_result(
         f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}: "
-        f"{slots['free']} of {slots['total']} slots free, {_told(data['job_counts'])}, "
+        f"{slots['free']} of {slots['total']} slots free, {_format_process(data['job_counts'])}, "
         f"log at offset {data['offset']}"
     )
 
 
-def leads(master: dict[str, Any]) -> str:
+def describe_leadership(master: dict[str, Any]) -> str:
     """What a master leads, in a few words."""
     roles = [role for role in master["leads"] if kind_of(role) != JOB_MASTER]
     jobs = len(master["leads"]) - len(roles)
@@ -164,7 +168,7 @@ def counts(statuses: Iterable[JobStatus]) -> dict[str, int]:
     return {kind: found[kind] for kind in ("running", "suspended", "ended")}
 
 
-def _told(count: dict[str, int]) -> str:
+def _format_process(count: dict[str, int]) -> str:
     running, suspended, ended = count["running"], count["suspended"], count["ended"]
     said = [f"{running} job{' runs' if running == 1 else 's run'}"]
     if suspended:

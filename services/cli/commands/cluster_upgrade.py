@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from ..render.output import result, tell
+from ..render.output import print_progress, print_result
 
 
 def upgrade(
@@ -18,15 +18,15 @@ def upgrade(
     when all jobmanagers, TaskExecutors and clients are of this release: earlier ones stop at it.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
-    from ...client.feature_level_upgrade import upgrade as ask
+    from ...client.feature_level_upgrade import raise_to_latest_level as ask
 
     before, now = ask(configuration)
     if output is Format.JSON:
         import json
 
-        result(json.dumps({"before": before, "feature_level": now}))
+        print_result(json.dumps({"before": before, "feature_level": now}))
     elif before == now:
-        tell(f"the cluster is at feature level {now} already, which is this release's")
+        print_progress(f"the cluster is at feature level {now} already, which is this release's")
     else:
-        tell(f"the cluster is at feature level {now} now; it was at {before}")
+        print_progress(f"the cluster is at feature level {now} now; it was at {before}")
     return 0

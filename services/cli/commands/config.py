@@ -15,7 +15,7 @@ from ..args.common_options import (
     Output,
     configuration,
 )
-from ..render.output import result, table
+from ..render.output import print_result, print_table
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
@@ -39,11 +39,11 @@ def config(
     settings = [each for each in found.effective() if not changed or each.origin != DEFAULT]
     values = [(each.key, display_value(each), each.origin) for each in settings]
     if output is Format.TEXT:
-        table("Options", ("KEY", "VALUE", "FROM"), values)
+        print_table("Options", ("KEY", "VALUE", "FROM"), values)
         return 0
     import json
 
-    result(json.dumps([{"key": key, "value": value, "from": origin} for key, value, origin in values]))
+    print_result(json.dumps([{"key": key, "value": value, "from": origin} for key, value, origin in values]))
     return 0
 
 

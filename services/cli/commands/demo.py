@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 
 if TYPE_CHECKING:
     from ....schemas.types import JobGraph
@@ -87,11 +87,11 @@ class _Demo:
     def _start(self, window_seconds: int, parallelism: int) -> JobGraph:
         from concurrent.futures import ThreadPoolExecutor
 
-        from ..local import Options
+        from ..local import LocalClusterOptions
 
         with ThreadPoolExecutor(1) as meanwhile:
             graph = meanwhile.submit(self._build, window_seconds, parallelism)
-            self._cluster.start(Options(taskexecutors=2, detached=False))
+            self._cluster.start(LocalClusterOptions(taskexecutors=2, detached=False))
             return graph.result()
 
     def _build(self, window_seconds: int, parallelism: int) -> JobGraph:
@@ -102,7 +102,7 @@ class _Demo:
 
     def _count(self, graph: JobGraph, wanted: int, window_seconds: int) -> bool:
         from ...client import Client
-        from ..demo.window_counts import judge
+        from ..demo.window_counts import check_counts
 
         configuration, screen = self._cluster.configuration, self._screen
         with Client(configuration, name="demo") as client, client.conversation() as conversation:
@@ -115,9 +115,11 @@ class _Demo:
             self._server.close()
             ended = conversation.finished(job_id, _END_TIMEOUT_S)
             if ended is None:
-                raise Failure(ExitCode.PROCESS, f"job {job_id} did not end within {_END_TIMEOUT_S:g} s")
+                raise CommandFailure(
+                    ExitCode.PROCESS, f"job {job_id} did not end within {_END_TIMEOUT_S:g} s"
+                )
             screen.step(f"job {job_id} is {ended.status.value}")
-            verdict = judge(self._again(configuration, job_id), self._server.sent())
+            verdict = check_counts(self._again(configuration, job_id), self._server.sent())
         screen.verdict(verdict.right, verdict.text)
         return verdict.right
 
@@ -142,7 +144,7 @@ class _Demo:
             why = (
                 "did not get its slots in time" if said is None else f"is {said.status.value}: {said.reason}"
             )
-            raise Failure(ExitCode.JOB, f"job {job_id} {why}")
+            raise CommandFailure(ExitCode.JOB, f"job {job_id} {why}")
         self._screen.step(f"its tasks are deployed ({time.monotonic() - begun:.2f} s)")
 
     def _watch(
@@ -154,7 +156,7 @@ class _Demo:
 
         from ....schemas.client import JobFinished
         from ...client import OutputRecord, read_output
-        from ..demo import Tally
+        from ..demo import WindowCounts
 
         arrived: queue.SimpleQueue[OutputRecord] = queue.SimpleQueue()
         enough = threading.Event()
@@ -165,23 +167,23 @@ class _Demo:
 
         reading = threading.Thread(target=read, name="output", daemon=True)
         reading.start()
-        tally = Tally()
+        tally = WindowCounts()
         shown: list[Window] = []
         deadline = time.monotonic() + _WINDOW_TIMEOUT_S + wanted * window_seconds
         try:
             while len(shown) < wanted:
                 for record in conversation.poll(0.05):
                     if isinstance(record.body, JobFinished) and record.body.job_id == job_id:
-                        raise Failure(
+                        raise CommandFailure(
                             ExitCode.JOB, f"job {job_id} is {record.body.status}: {record.body.reason}"
                         )
                 while not arrived.empty():
                     tally.add(arrived.get(), time.time())
                 for window in tally.closed(time.time()):
-                    self._screen.step(_described(window, window_seconds))
+                    self._screen.step(_describe(window, window_seconds))
                     shown.append(window)
                 if time.monotonic() > deadline:
-                    raise Failure(
+                    raise CommandFailure(
                         ExitCode.JOB, f"job {job_id}: only {len(shown)} of {wanted} windows closed in time"
                     )
         finally:
@@ -192,20 +194,20 @@ class _Demo:
     def _again(self, configuration: Configuration, job_id: str) -> list[Window]:
         """The windows, from all that the job printed."""
         from ...client import read_output
-        from ..demo import Tally
+        from ..demo import WindowCounts
 
-        tally = Tally()
+        tally = WindowCounts()
         for record in read_output(configuration, job_id):
             tally.add(record, 0.0)
         return tally.windows()
 
     def _tell_story(self) -> None:
-        from ...history import Fold
-        from ...history.entity_history import aligned
+        from ...history import HistoryProjection
+        from ...history.entity_history import align_columns
         from ...log.factory import open_event_log
 
         log = open_event_log(self._cluster.configuration)
-        for line in aligned(Fold().read(log)):
+        for line in align_columns(HistoryProjection().read(log)):
             self._screen.line(line)
         log.close()
 
@@ -274,7 +276,7 @@ def _configuration(home: Path) -> Configuration:
     return configuration(home, "", "demo", more=slots)
 
 
-def _described(window: Window, seconds: int) -> str:
+def _describe(window: Window, seconds: int) -> str:
     begin, end = (datetime.fromtimestamp(ms / 1000) for ms in (window.end_ms - seconds * 1000, window.end_ms))
     top = ", ".join(f"{word} {count}" for word, count in window.counts.most_common(_TOP))
     return (

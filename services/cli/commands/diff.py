@@ -12,13 +12,13 @@ from ....infra.sanitize import escape_control_characters
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
 from ..args.log_source import PLACE, File, find_source
 from ..exit_codes import ExitCode
-from ..render.output import lasted, result
-from ..render.state import brief
+from ..render.output import format_duration, print_result
+from ..render.state import format_brief
 
 if TYPE_CHECKING:
     from ...history.entity_diff import EntityDifference
-    from ...history.log_source import Source
-    from ...history.state_diff import Change, Difference
+    from ...history.log_source import LogSource
+    from ...history.state_diff import StateChange, StateDifference
 
 _COLOURS = {"+": "green", "-": "red"}
 _SIGNS = {"appeared": "+", "gone": "-", "changed": "~"}
@@ -54,25 +54,25 @@ def diff(
     log_to_stderr()
     with find_source(home, bootstrap_servers, cluster_id, file) as source:
         from ...history.entity_diff import entity_differences
-        from ..args.time_travel import as_json, replica_at
+        from ..args.time_travel import replica_at, to_json
 
         before, after = (replica_at(source, place) for place in (first, last))
         found, entities = entity_differences(before, after)
         if output is Format.JSON:
-            result(as_json(_data(found, entities)))
+            print_result(to_json(_data(found, entities)))
         else:
             colours = sys.stdout.isatty()
             lines = _text(source, found, entities, fields=fields)
-            result("\n".join(map(_coloured, lines) if colours else lines))
+            print_result("\n".join(map(_colour, lines) if colours else lines))
     return ExitCode.OK
 
 
-def _coloured(line: str) -> str:
+def _colour(line: str) -> str:
     sign = line.lstrip()[:1]
     return typer.style(line, fg=_COLOURS[sign]) if sign in _COLOURS else line
 
 
-def _data(found: Difference, entities: Iterable[EntityDifference]) -> dict[str, Any]:
+def _data(found: StateDifference, entities: Iterable[EntityDifference]) -> dict[str, Any]:
     return {
         "before": found.before,
         "after": found.after,
@@ -92,14 +92,14 @@ def _data(found: Difference, entities: Iterable[EntityDifference]) -> dict[str, 
 
 
 def _text(
-    source: Source, found: Difference, entities: list[EntityDifference], *, fields: bool
+    source: LogSource, found: StateDifference, entities: list[EntityDifference], *, fields: bool
 ) -> Iterator[str]:
-    from ..args.time_travel import clock, time_of
+    from ..args.time_travel import format_moment, time_of
 
     before, after = found.before, found.after
     times = [time_of(source, each.offset) for each in (before, after)]
-    yield f"from offset {before.offset}  {clock(times[0])}  state hash {before.state_hash}"
-    yield f"to offset   {after.offset}  {clock(times[1])}  state hash {after.state_hash}"
+    yield f"from offset {before.offset}  {format_moment(times[0])}  state hash {before.state_hash}"
+    yield f"to offset   {after.offset}  {format_moment(times[1])}  state hash {after.state_hash}"
     yield f"{abs(after.offset - before.offset):,} events{_between(times)}"
     if not found.changes:
         yield "nothing is different"
@@ -111,20 +111,20 @@ def _text(
             yield from (f"      {field}" for field in map(field_line, each.changes))
     if not fields:
         yield ""
-        yield f"{_counted(len(found.changes))} not the same: --fields shows more"
+        yield f"{_format_count(len(found.changes))} not the same: --fields shows more"
 
 
-def _counted(count: int) -> str:
+def _format_count(count: int) -> str:
     return f"{count:,} field{'' if count == 1 else 's'}"
 
 
 def _between(times: list[int | None]) -> str:
     first, last = times
-    return "" if first is None or last is None else f" in {lasted(abs(last - first))}"
+    return "" if first is None or last is None else f" in {format_duration(abs(last - first))}"
 
 
 def _headline(each: EntityDifference) -> str:
-    from ...history.entity_history.event_formatting import shortened
+    from ...history.entity_history.event_formatting import shorten_ids
 
     entity = each.entity
     below = "  " if entity.kind.value in ("slot", "task", "checkpoint") else ""
@@ -136,9 +136,9 @@ def _headline(each: EntityDifference) -> str:
         shown = entity.id
     told = "; ".join(_fact(*pair) for pair in each.facts.items() if pair[0] != "name")
     if not told:
-        told = _counted(len(each.changes))
+        told = _format_count(len(each.changes))
     return escape_control_characters(
-        f"{_SIGNS[each.became.value]} {below}{called}{shown}{name}: {shortened(told)}"
+        f"{_SIGNS[each.became.value]} {below}{called}{shown}{name}: {shorten_ids(told)}"
     )
 
 
@@ -151,22 +151,22 @@ def _fact(name: str, pair: tuple[str | None, str | None]) -> str:
     return f"{name} {before} -> {after}"
 
 
-def field_line(change: Change) -> str:
+def field_line(change: StateChange) -> str:
     """A change of a field, in a line: where, what was, what is."""
-    from ...history.state_diff import What
-    from ...history.state_tree import of_change, shown
+    from ...history.state_diff import ChangeKind
+    from ...history.state_tree import change_path, format_value
 
-    where = escape_control_characters(shown(of_change(change.path)))
+    where = escape_control_characters(format_value(change_path(change.path)))
     match change.what:
-        case What.ADDED:
-            return f"+ {where}: {brief(change.after)}"
-        case What.REMOVED:
-            return f"- {where}: {brief(change.before)}"
-        case What.CHANGED:
-            return f"~ {where}: {brief(change.before)} -> {brief(change.after)}"
-        case What.SPLICED:
+        case ChangeKind.ADDED:
+            return f"+ {where}: {format_brief(change.after)}"
+        case ChangeKind.REMOVED:
+            return f"- {where}: {format_brief(change.before)}"
+        case ChangeKind.CHANGED:
+            return f"~ {where}: {format_brief(change.before)} -> {format_brief(change.after)}"
+        case ChangeKind.SPLICED:
             return f"~ {where}[{change.at}:]: {_items(change.before)} -> {_items(change.after)}"
 
 
 def _items(some: list[Any]) -> str:
-    return ", ".join(map(brief, some)) if some else "nothing"
+    return ", ".join(map(format_brief, some)) if some else "nothing"

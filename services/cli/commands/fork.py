@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
-from ..args.log_source import At, File, at, find_source
-from ..exit_codes import ExitCode, Failure
-from ..readers.kafka_check import check_reachable
-from ..render.output import result, tell
-from ..render.progress import Progress
+from ..args.log_source import At, File, find_source, position_at
+from ..exit_codes import CommandFailure, ExitCode
+from ..readers.kafka_check import check_kafka_reachable
+from ..render.output import print_progress, print_result
+from ..render.progress import ProgressLine
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
-    from ...history.archive.importer import Imported
-    from ...history.log_source import Source
+    from ...history.archive.importer import ImportResult
+    from ...history.log_source import LogSource
 
 
 def fork(
@@ -54,10 +54,10 @@ def fork(
     target = _target(to, to_home, to_kafka)
     with find_source(home, bootstrap_servers, cluster_id, file) as source:
         _check_whole(source)
-        wanted = at(source, place)
+        wanted = position_at(source, place)
         offset = source.log.end() - 1 if wanted is None else wanted
         with _kafka(target) as reachable:
-            imported = _forked(source, offset, target, reachable, external=to_kafka)
+            imported = _copy_history(source, offset, target, reachable, external=to_kafka)
         cluster = source.cluster
     from ...simulation.fork_members import read_members
 
@@ -73,13 +73,15 @@ def fork(
             "state_hash": imported.state_hash,
             "task_executors": [each.resource_id for each in members],
         }
-        result(json.dumps(data))
+        print_result(json.dumps(data))
         return ExitCode.OK
     slots = sum(each.slots for each in members)
-    result(f"cluster {to} begins with the {offset + 1:,} events of {cluster} up to offset {offset}")
-    result(f"state hash {imported.state_hash}, of both alike")
-    result(f"{len(members)} TaskExecutors with {slots} slots will be simulated; its home is {target.home}")
-    tell(f"`tailrace cluster start --home {target.home}` brings it to life")
+    print_result(f"cluster {to} begins with the {offset + 1:,} events of {cluster} up to offset {offset}")
+    print_result(f"state hash {imported.state_hash}, of both alike")
+    print_result(
+        f"{len(members)} TaskExecutors with {slots} slots will be simulated; its home is {target.home}"
+    )
+    print_progress(f"`tailrace cluster start --home {target.home}` brings it to life")
     return ExitCode.OK
 
 
@@ -96,10 +98,10 @@ def _target(to: str, to_home: Path | None, to_kafka: str | None) -> Configuratio
     try:
         made = Configuration(values)
     except ConfigurationError as error:
-        raise Failure(ExitCode.USAGE, f"--to {to}: {error}") from error
+        raise CommandFailure(ExitCode.USAGE, f"--to {to}: {error}") from error
     for taken in (path / FILE, record_path(path)):
         if taken.exists():
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"{taken} is there: {path} is the home of a cluster; give another one with --to-home",
             )
@@ -111,12 +113,12 @@ def _make(home: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE, f"{home} can't be the home of a cluster: {why}; give another one with --to-home"
         ) from error
 
 
-def _check_whole(source: Source) -> None:
+def _check_whole(source: LogSource) -> None:
     from ...history.log_position import first_offset
 
     first = 0 if source.whole else None
@@ -124,7 +126,7 @@ def _check_whole(source: Source) -> None:
         first = first_offset(source.log)
     if first != 0:
         what = "it is a selection" if first is None else f"it begins at offset {first}"
-        raise Failure(
+        raise CommandFailure(
             ExitCode.ARCHIVE,
             f"{source.log.topic} can't be forked: {what}, and the new cluster's log begins with all that was said",
         )
@@ -136,11 +138,11 @@ def _kafka(target: Configuration) -> Iterator[Configuration]:
     from ..local.servers import Servers
 
     if target.bootstrap_servers:
-        check_reachable(target)
+        check_kafka_reachable(target)
         yield target
         return
     _make(target.home)
-    servers = Servers(target.home.absolute(), target, tell)
+    servers = Servers(target.home.absolute(), target, print_progress)
     try:
         servers.begin(detached=False)
         servers.join()
@@ -149,28 +151,28 @@ def _kafka(target: Configuration) -> Iterator[Configuration]:
         servers.stop()
 
 
-def _forked(
-    source: Source, offset: int, target: Configuration, reachable: Configuration, *, external: str | None
-) -> Imported:
+def _copy_history(
+    source: LogSource, offset: int, target: Configuration, reachable: Configuration, *, external: str | None
+) -> ImportResult:
     from ...history.time_travel import replica_at
     from ...host.host import wall_clock
     from ...simulation.fork_members import write_members
-    from ...simulation.fork_settings import members_of, settings_of, write_settings
+    from ...simulation.fork_settings import read_fork_members, read_fork_settings, write_settings
 
-    with Progress(f"reads {source.log.topic}", offset + 1) as reading:
+    with ProgressLine(f"reads {source.log.topic}", offset + 1) as reading:
         replica = replica_at(source, offset, lambda done, _: reading(done))
-    imported = _imported(source, offset, target, reachable)
+    imported = _import_history(source, offset, target, reachable)
     _make(target.home)
-    write_members(target.home, members_of(replica))
+    write_members(target.home, read_fork_members(replica))
     # Last of all: with that the home is a cluster's.
     more = {} if external is None else {"bootstrap.servers": target.bootstrap_servers}
     # Its clock goes on from there: what waited has not waited since.
     behind = wall_clock() - _time_at(source, offset)
-    write_settings(target.home, settings_of(replica, target.cluster_id, behind, more))
+    write_settings(target.home, read_fork_settings(replica, target.cluster_id, behind, more))
     return imported
 
 
-def _time_at(source: Source, offset: int) -> int:
+def _time_at(source: LogSource, offset: int) -> int:
     """The latest time of the last events up to the place; now, where there are none."""
     from ...host.host import wall_clock
     from ...log.event_log import read_to_end
@@ -179,9 +181,11 @@ def _time_at(source: Source, offset: int) -> int:
     return max((each.header.time for batch in batches for each in batch), default=wall_clock())
 
 
-def _imported(source: Source, offset: int, target: Configuration, reachable: Configuration) -> Imported:
+def _import_history(
+    source: LogSource, offset: int, target: Configuration, reachable: Configuration
+) -> ImportResult:
     """By way of a file, so that what arrives is held against what was there."""
-    from ...history.archive.exporter import Choice, export
+    from ...history.archive.exporter import EventSelection, export
     from ...history.archive.file_log import FileLog
     from ...history.archive.formats import ArchiveFormat
     from ...history.archive.importer import check, import_file
@@ -193,18 +197,23 @@ def _imported(source: Source, offset: int, target: Configuration, reachable: Con
     _make(target.home)
     with tempfile.TemporaryDirectory(prefix="fork-", dir=target.home) as own:
         path = Path(own) / "history.avro"
-        with Progress(f"copies {source.log.topic}", count) as progress:
+        with ProgressLine(f"copies {source.log.topic}", count) as progress:
             export(
-                source.log, source.cluster, Choice(0, count), path, ArchiveFormat.AVRO, on_progress=progress
+                source.log,
+                source.cluster,
+                EventSelection(0, count),
+                path,
+                ArchiveFormat.AVRO,
+                on_progress=progress,
             )
         file = FileLog.open(path)
         log = None
         try:
-            with Progress("checks the copy", count) as progress:
+            with ProgressLine("checks the copy", count) as progress:
                 checked = check(file, progress)
             ensure_cluster_topics(create_admin_client(reachable), reachable.cluster_id)
             log = open_event_log(reachable)
-            with Progress(f"writes {log.topic}", count) as progress:
+            with ProgressLine(f"writes {log.topic}", count) as progress:
                 imported = import_file(file, log, checked=checked, on_progress=progress)
             fill_submissions(reachable, checked.positions)
             return imported

@@ -10,8 +10,8 @@ import typer
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from ..exit_codes import ExitCode, Failure
-from ..render.output import clock, result, table, tell, verbatim
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import format_time, print_progress, print_result, print_table, print_verbatim
 
 if TYPE_CHECKING:
     from ....schemas.client import CancelJobRejected, JobStatusChanged
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...configuration import Configuration
     from ...history.cluster_view import JobView
 
-_LONGEST_REASON = 240
+_MAX_REASON_LENGTH = 240
 
 JobId = Annotated[
     str,
@@ -51,23 +51,23 @@ def list_jobs(
     """List all jobs, oldest first, with their status and their tasks by state. JSON: one object a line."""
     wanted = _statuses(status or [])
     found = read_jobs(find_cluster(home, bootstrap_servers, cluster_id))
-    found = [job for job in found if fits(job, wanted, name)]
+    found = [job for job in found if matches_status(job, wanted, name)]
     if output is Format.JSON:
         import msgspec
 
         for job in found:
-            result(msgspec.json.encode(job).decode())
+            print_result(msgspec.json.encode(job).decode())
         return ExitCode.OK
     rows = []
     for job in found:
         tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
-        times = clock(job.submitted), clock(job.ended)
-        rows.append((job.job_id, job.name, job.status.value, *times, tasks, why(job)))
-    table("Jobs", ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS", "WHY"), rows)
+        times = format_time(job.submitted), format_time(job.ended)
+        rows.append((job.job_id, job.name, job.status.value, *times, tasks, failure_reason(job)))
+    print_table("Jobs", ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS", "WHY"), rows)
     return ExitCode.OK
 
 
-def fits(job: JobView, statuses: Collection[str], name: str | None) -> bool:
+def matches_status(job: JobView, statuses: Collection[str], name: str | None) -> bool:
     """Whether `list` shows a job: of one of the statuses, of any where there are none, and with the name."""
     if statuses and job.status.value not in statuses:
         return False
@@ -78,13 +78,13 @@ def _statuses(given: Sequence[str]) -> set[str]:
     known = {status.value for status in JobStatus}
     found = {text.upper() for text in given}
     if wrong := sorted(found - known):
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE, f"{wrong[0]!r} is no status of a job: it may be {', '.join(sorted(known))}"
         )
     return found
 
 
-def why(job: JobView, longest: int | None = _LONGEST_REASON) -> str:
+def failure_reason(job: JobView, longest: int | None = _MAX_REASON_LENGTH) -> str:
     """Why a job restarts, waits, or is in its state, where there is anything to say; in one line of at most `longest`
     characters. A stack is left out."""
     text = job.reason or ""
@@ -93,9 +93,9 @@ def why(job: JobView, longest: int | None = _LONGEST_REASON) -> str:
     elif job.missing_slots and not text:
         text = f"waits for {job.missing_slots} of {job.required_slots} slots"
     elif job.programs_before is not None and not text:
-        from ..execution.building_queue import place
+        from ..execution.building_queue import queue_position
 
-        text = place(job.programs_before)
+        text = queue_position(job.programs_before)
     text = " ".join(text.partition("\n")[0].split())
     return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
@@ -111,7 +111,7 @@ def cancel(
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     found = find_job(read_jobs(configuration), job)
     if found.status in JOB_ENDS:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.JOB, f"job {found.job_id} is already {found.status.value}: there is nothing to cancel"
         )
     if detached:
@@ -119,10 +119,10 @@ def cancel(
 
         with Client(configuration, name="cancel", timeout=10.0) as client:
             client.cancel(found.job_id)
-        tell(f"job {found.job_id}: its cancellation was asked for")
+        print_progress(f"job {found.job_id}: its cancellation was asked for")
         return ExitCode.OK
     status = cancel_and_wait(configuration, found.job_id)
-    tell(f"job {found.job_id} is {status.value}")
+    print_progress(f"job {found.job_id} is {status.value}")
     return ExitCode.OK if status is JobStatus.CANCELED else ExitCode.JOB
 
 
@@ -148,7 +148,7 @@ def cancel_and_wait(
         said = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
     if isinstance(said, CancelJobRejected | JobStatusChanged):
         return status_from_answer(said)
-    raise Failure(
+    raise CommandFailure(
         ExitCode.UNREACHABLE,
         f"job {job_id} did not end within {_CANCEL_TIMEOUT_S:g} s of the request to cancel it: see "
         f"`tailrace log --job {job_id}`, and whether a jobmanager runs",
@@ -163,9 +163,9 @@ def status_from_answer(answer: CancelJobRejected | JobStatusChanged) -> JobStatu
     if isinstance(answer, JobStatusChanged):
         return answer.status
     if answer.reason != rejection_reason(answer.job_id, CANCELLED_BEFORE_BUILT):
-        raise Failure(ExitCode.JOB, answer.reason)
+        raise CommandFailure(ExitCode.JOB, answer.reason)
     # There never was a job, so it can't be cancelled: for who asked that is what was to come of it.
-    tell(f"the program of job {answer.job_id} was not built yet, and will not be built")
+    print_progress(f"the program of job {answer.job_id} was not built yet, and will not be built")
     return JobStatus.CANCELED
 
 
@@ -188,7 +188,7 @@ def output(
 
     if not follow or found.status in JOB_ENDS:
         for record in read_output(configuration, found.job_id):
-            verbatim(printed(record, output))
+            print_verbatim(print_output(record, output))
         return ExitCode.OK
     with Client(configuration, name="output", timeout=10.0) as client, client.conversation() as conversation:
         # It may have ended between the first look and the conversation's beginning.
@@ -203,16 +203,16 @@ def output(
             return ended
 
         for record in read_output(configuration, found.job_id, over=over):
-            verbatim(printed(record, output))
+            print_verbatim(print_output(record, output))
     return ExitCode.OK
 
 
 def read_jobs(configuration: Configuration) -> list[JobView]:
     """All jobs, from the log. Raises LogUnavailable."""
     from ...history.cluster_view import jobs
-    from ..readers.cluster_state import folded
+    from ..readers.cluster_state import replay_log
 
-    return jobs(folded(configuration))
+    return jobs(replay_log(configuration))
 
 
 def find_job(jobs: list[JobView], wanted: str) -> JobView:
@@ -225,17 +225,17 @@ def find_job(jobs: list[JobView], wanted: str) -> JobView:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.NOT_FOUND, f"there is no job {wanted!r}: `tailrace list` shows those there are"
         )
     some = ", ".join(job.job_id for job in found[:5])
-    raise Failure(
+    raise CommandFailure(
         ExitCode.USAGE,
         f"{wanted!r} is the name, or the beginning of the id, of {len(found)} jobs ({some}): give more of the id",
     )
 
 
-def printed(record: OutputRecord, output: Format) -> str:
+def print_output(record: OutputRecord, output: Format) -> str:
     """A printed record as a line: as print wrote it, with its subtask or identifier; or all of it as JSON."""
     if output is Format.JSON:
         import msgspec

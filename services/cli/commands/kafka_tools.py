@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..args.common_options import BootstrapServers, Home, find_cluster
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 
 _PACKAGE = "org.apache.kafka.tools"
 TOOLS = {
@@ -39,7 +39,7 @@ def kafka_tools(
     """
     name = tool if tool.startswith("kafka-") else f"kafka-{tool}"
     if name not in TOOLS:
-        raise Failure(ExitCode.USAGE, f"there is no tool {tool!r}: there are {', '.join(TOOLS)}")
+        raise CommandFailure(ExitCode.USAGE, f"there is no tool {tool!r}: there are {', '.join(TOOLS)}")
     given = arguments or []
     if "--bootstrap-server" not in given:
         given = ["--bootstrap-server", find_cluster(home, bootstrap_servers, None).bootstrap_servers, *given]
@@ -48,9 +48,9 @@ def kafka_tools(
 
     from ....infra.jars import kafka_classpath, resolve
     from ....infra.prerequisites import find_java
-    from ....infra.versions import KAFKA_TOOLS
+    from ....infra.versions import KAFKA_TOOLS_JARS
 
-    classpath = os.pathsep.join(map(str, [*kafka_classpath(), *resolve(KAFKA_TOOLS)]))
+    classpath = os.pathsep.join(map(str, [*kafka_classpath(), *resolve(KAFKA_TOOLS_JARS)]))
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
     command = [find_java(), "-XX:TieredStopAtLevel=1", quiet, "-cp", classpath, TOOLS[name], *given]
     return subprocess.run(command, check=False).returncode

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..args.common_options import BootstrapServers, ClusterId, Definitions, Home, find_cluster
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
@@ -92,13 +92,15 @@ def _simulated(configuration: Configuration, resource_id: str | None) -> int:
     from ....infra.logging_setup import log_to_stderr
     from ...processes import simulated_taskexecutor as entrypoint
     from ...processes.process_lifecycle import stop_on_signals
-    from ...simulation.fork_members import Member, members_path, read_members
+    from ...simulation.fork_members import ForkMember, members_path, read_members
 
     members = (
-        [Member(resource_id, configuration.task_slots)] if resource_id else read_members(configuration.home)
+        [ForkMember(resource_id, configuration.task_slots)]
+        if resource_id
+        else read_members(configuration.home)
     )
     if not members:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE,
             f"{members_path(configuration.home)} names no TaskExecutors to simulate: give --resource-id, or fork a "
             "cluster that has some",

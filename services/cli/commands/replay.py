@@ -9,13 +9,13 @@ import typer
 
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
 from ..args.log_source import PLACE, find_source
-from ..exit_codes import ExitCode, Failure
-from ..render.output import result
-from ..render.progress import Progress
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import print_result
+from ..render.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from ...history.log_source import Source
-    from ...history.replay import DecisionCheck, Difference
+    from ...history.log_source import LogSource
+    from ...history.replay import DecisionCheck, DecisionDifference
 
 
 def replay(
@@ -48,12 +48,12 @@ def replay(
     release.
     """
     with find_source(home, bootstrap_servers, cluster_id, file) as source:
-        checking, found, more = _replayed(source, to, check=check, most=most)
+        checking, found, more = _replay(source, to, check=check, most=most)
         from ...history.time_travel import state_hash
 
         replica = checking.replica
         if check and checking.counts.events and not checking.counts.decided:
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.NOT_FOUND,
                 f"nothing can be checked in {source.log.topic}: none of its {checking.counts.events:,} events is "
                 "marked as decided; a release that did not do so wrote them",
@@ -64,34 +64,34 @@ def replay(
             "feature_level": replica.leadership.feature_level,
         }
     if output is Format.JSON:
-        _as_json(told, checking, found, check=check, more=more)
+        _to_json(told, checking, found, check=check, more=more)
     else:
         _for_people(told, checking, found, check=check, more=more)
     return ExitCode.DIFFERS if found else ExitCode.OK
 
 
-def _replayed(
-    source: Source, to: str | None, *, check: bool, most: int
-) -> tuple[DecisionCheck, list[Difference], bool]:
+def _replay(
+    source: LogSource, to: str | None, *, check: bool, most: int
+) -> tuple[DecisionCheck, list[DecisionDifference], bool]:
     """The check behind the last event; the differences, and whether there may be more."""
     from ...core.replica import tune_gc_for_replay
-    from ...history.log_position import Position, first_offset
+    from ...history.log_position import LogPosition, first_offset
     from ...history.replay import DecisionCheck
     from ...log.event_log import LogTruncated, read_to_end
     from ...snapshots.builder import all_roles
-    from ...snapshots.recovery import restore
+    from ...snapshots.recovery import restore_newest
 
     tune_gc_for_replay()
     replica = all_roles()
     if first_offset(source.log) > 0 and (
-        source.store is None or restore(replica, source.log, source.store) is None
+        source.store is None or restore_newest(replica, source.log, source.store) is None
     ):
         raise LogTruncated(source.log.topic, 0, first_offset(source.log))
-    end = source.log.end() if to is None else source.at(Position.parse(to)) + 1
+    end = source.log.end() if to is None else source.at(LogPosition.parse(to)) + 1
     checking = DecisionCheck(replica)
     tell = checking.tell if check else checking.fold
-    found: list[Difference] = []
-    with Progress(f"{'checks' if check else 'reads'} {source.log.topic}", end) as progress:
+    found: list[DecisionDifference] = []
+    with ProgressLine(f"{'checks' if check else 'reads'} {source.log.topic}", end) as progress:
         for batch in read_to_end(source.log, replica.offset + 1, end=end):
             for record in batch:
                 found += tell(record)
@@ -102,8 +102,8 @@ def _replayed(
     return checking, found, False
 
 
-def _as_json(
-    told: dict[str, Any], checking: DecisionCheck, found: list[Difference], *, check: bool, more: bool
+def _to_json(
+    told: dict[str, Any], checking: DecisionCheck, found: list[DecisionDifference], *, check: bool, more: bool
 ) -> None:
     import msgspec
 
@@ -111,23 +111,25 @@ def _as_json(
         told["counts"] = checking.counts
         told["differences"] = [each.as_data() for each in found]
         told["complete"] = not more
-    result(msgspec.json.encode(told).decode())
+    print_result(msgspec.json.encode(told).decode())
 
 
 def _for_people(
-    told: dict[str, Any], checking: DecisionCheck, found: list[Difference], *, check: bool, more: bool
+    told: dict[str, Any], checking: DecisionCheck, found: list[DecisionDifference], *, check: bool, more: bool
 ) -> None:
     from ....infra.sanitize import escape_control_characters
 
     for difference in found:
         for line in difference.told():
-            result(escape_control_characters(line))
-        result("")
-    result(f"offset {told['offset']}  state hash {told['state_hash']}  feature level {told['feature_level']}")
+            print_result(escape_control_characters(line))
+        print_result("")
+    print_result(
+        f"offset {told['offset']}  state hash {told['state_hash']}  feature level {told['feature_level']}"
+    )
     if not check:
         return
     counts = checking.counts
-    result(
+    print_result(
         f"{counts.events:,} events, {counts.decided:,} of them decided in {counts.turns:,} turns: {len(found)} "
         f"{'difference' if len(found) == 1 else 'differences'}{', and maybe more behind' if more else ''}"
     )
@@ -141,6 +143,6 @@ def _for_people(
         if count
     ]
     if passed_over:
-        result(f"not held against anybody: {'; '.join(passed_over)}")
+        print_result(f"not held against anybody: {'; '.join(passed_over)}")
     if counts.hashes:
-        result(f"{counts.hashes:,} state hashes of leaders compared")
+        print_result(f"{counts.hashes:,} state hashes of leaders compared")

@@ -20,19 +20,19 @@ from ..args.common_options import (
     PyFiles,
     configuration,
     job_options,
-    located,
     misplaced_options_named,
-    shipped,
+    resolve_location,
+    shipped_files,
 )
 from ..args.savepoint_location import check_savepoint
-from ..exit_codes import ExitCode, Failure
-from ..render.output import amount, result, table, tell, verbatim
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import format_amount, print_progress, print_result, print_table, print_verbatim
 
 if TYPE_CHECKING:
     from ....schemas.types import PythonFile
     from ...client import Incident, OutputRecord
     from ..execution.cluster_executor import ClusterExecutor
-    from ..execution.submitted_job import Outcome
+    from ..execution.submitted_job import JobOutcome
 
 _MOST_DETAILS = 10
 
@@ -98,18 +98,20 @@ def run(
 
     named = ":" in program and not Path(program).exists()
     if job_id is not None and not named:
-        raise Failure(ExitCode.USAGE, "--job-id is for a module:function: a program may execute several jobs")
+        raise CommandFailure(
+            ExitCode.USAGE, "--job-id is for a module:function: a program may execute several jobs"
+        )
     if allow_non_restored_state and from_savepoint is None:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE, "--allow-non-restored-state is for -s PATH: nothing is restored without it"
         )
-    files = shipped(py_files or [])
-    found = located(found)
+    files = shipped_files(py_files or [])
+    found = resolve_location(found)
     savepoint_path = None if from_savepoint is None else check_savepoint(from_savepoint, found.home)
     with Client(found, name="run", timeout=10.0) as client:
         executor = ClusterExecutor(
             client,
-            Screen(detached, output),
+            RunScreen(detached, output),
             detached=detached,
             savepoint_path=savepoint_path,
             allow_non_restored_state=allow_non_restored_state,
@@ -167,14 +169,14 @@ def _check_arguments(arguments: Sequence[str]) -> None:
 
     for argument in arguments:
         if redacted(argument) != argument:
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"the argument {argument!r} holds a secret, and arguments in application mode stay in the cluster's "
                 "log for ever: let the program read it from a file",
             )
 
 
-class Screen:
+class RunScreen:
     """Tells people on stderr, prints on stdout."""
 
     def __init__(self, detached: bool, output: Format) -> None:
@@ -183,41 +185,41 @@ class Screen:
         self._shown: set[str] = set()
 
     def said(self, line: str) -> None:
-        tell(line)
+        print_progress(line)
 
-    def accepted(self, job: Outcome) -> None:
-        tell(f"job {job.job_id} ({job.name}) is accepted")
+    def accepted(self, job: JobOutcome) -> None:
+        print_progress(f"job {job.job_id} ({job.name}) is accepted")
         if self._detached:
-            result(job.job_id)
+            print_result(job.job_id)
 
     def befell(self, incident: Incident) -> None:
-        tell(escape_control_characters(incident.line))
+        print_progress(escape_control_characters(incident.line))
         # Tasks that fail again and again fail in the same place: once is enough. The last line says with what value.
         place = incident.details.rpartition("\n")[0]
         if incident.details and place not in self._shown and len(self._shown) < _MOST_DETAILS:
             self._shown.add(place)
             for line in incident.details.splitlines():
-                tell(f"    {escape_control_characters(line)}")
+                print_progress(f"    {escape_control_characters(line)}")
 
     def printed(self, record: OutputRecord) -> None:
-        from .jobs import printed
+        from .jobs import print_output
 
-        verbatim(printed(record, self._output))
+        print_verbatim(print_output(record, self._output))
 
-    def ended(self, job: Outcome) -> None:
+    def ended(self, job: JobOutcome) -> None:
         if self._output is Format.JSON:
             import msgspec
 
-            result(msgspec.json.encode({"job": job_as_data(job)}).decode())
+            print_result(msgspec.json.encode({"job": job_to_data(job)}).decode())
         if job.status.value == "FINISHED" or job.cancelled:
             # What went wrong is told last.
-            tell(f"job {job.job_id} is {job.status.value}")
+            print_progress(f"job {job.job_id} is {job.status.value}")
         if job.accumulators:
-            rows = [(name, amount(value)) for name, value in job.accumulators.items()]
-            table(f"Accumulators of {job.job_id}", ("ACCUMULATOR", "VALUE"), rows, progress=True)
+            rows = [(name, format_amount(value)) for name, value in job.accumulators.items()]
+            print_table(f"Accumulators of {job.job_id}", ("ACCUMULATOR", "VALUE"), rows, progress=True)
 
 
-def job_as_data(job: Outcome) -> dict[str, object]:
+def job_to_data(job: JobOutcome) -> dict[str, object]:
     """How a job ended, for JSON; `duration_ms` from its acceptance to its end."""
     return {
         "job_id": job.job_id,
@@ -271,7 +273,7 @@ def _run_file(
             raise
 
 
-def exit_code(outcomes: Sequence[Outcome]) -> int:
+def exit_code(outcomes: Sequence[JobOutcome]) -> int:
     """Of jobs that are over; one that the program itself has cancelled is as it was to be. Raises Failure."""
     bad = [
         each
@@ -282,11 +284,11 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
     if not bad:
         return ExitCode.OK
     for outcome in bad[:-1]:
-        tell(_end(outcome))
-    raise Failure(ExitCode.JOB, _end(bad[-1]))
+        print_progress(_exit_code_from_outcomes(outcome))
+    raise CommandFailure(ExitCode.JOB, _exit_code_from_outcomes(bad[-1]))
 
 
-def _end(outcome: Outcome) -> str:
+def _exit_code_from_outcomes(outcome: JobOutcome) -> str:
     line = f"job {outcome.job_id} is {outcome.status.value}"
     if outcome.status.value == "SUSPENDED":
         return (

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from ..args.savepoint_location import location, saved_at
-from ..exit_codes import ExitCode, Failure
-from ..render.output import result, table, tell
+from ..args.savepoint_location import absolute_location, parse_location
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import print_progress, print_result, print_table
 from . import checkpoints
 
 app = typer.Typer(name="savepoint", help="Take, look into and delete savepoints.", no_args_is_help=True)
@@ -27,18 +27,18 @@ def dispose(
     cluster_id: ClusterId = None,
 ) -> int:
     """Delete a savepoint, by the cluster. What is no savepoint of tailrace, or no file of it, stays."""
-    uri = location(path)
+    uri = parse_location(path)
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
-    from ...client.checkpoint_requests import dispose as ask
+    from ...client.checkpoint_requests import dispose_savepoint as ask
 
     left = ask(configuration, uri)
     if output is Format.JSON:
         import msgspec
 
-        result(msgspec.json.encode({"uri": uri, "disposed": True, "left": left}).decode())
+        print_result(msgspec.json.encode({"uri": uri, "disposed": True, "left": left}).decode())
     else:
         more = f"; its directory stays, with what is not of the savepoint: {', '.join(left)}" if left else ""
-        tell(f"savepoint {uri} is deleted{more}")
+        print_progress(f"savepoint {uri} is deleted{more}")
     return ExitCode.OK
 
 
@@ -51,11 +51,11 @@ def inspect(
     output: Output = Format.TEXT,
 ) -> int:
     """Show what is inside a savepoint or checkpoint; needs no cluster."""
-    metadata = saved_at(path)
+    metadata = absolute_location(path)
     from ..render.checkpoint_inspection import (
         OPERATOR_COLUMNS,
         SUBTASK_COLUMNS,
-        head,
+        format_header,
         operator_rows,
         subtask_rows,
     )
@@ -66,18 +66,18 @@ def inspect(
     if output is Format.JSON:
         import msgspec
 
-        result(msgspec.json.encode(found).decode())
+        print_result(msgspec.json.encode(found).decode())
     else:
         from ....infra.sanitize import escape_control_characters
 
-        for line in head(found):
-            result(escape_control_characters(line))
-        result("")
-        table("Operators", OPERATOR_COLUMNS, operator_rows(found))
-        result("")
-        table("Subtasks", SUBTASK_COLUMNS, subtask_rows(found))
+        for line in format_header(found):
+            print_result(escape_control_characters(line))
+        print_result("")
+        print_table("Operators", OPERATOR_COLUMNS, operator_rows(found))
+        print_result("")
+        print_table("Subtasks", SUBTASK_COLUMNS, subtask_rows(found))
     if faults:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.SAVEPOINT,
             f"{found.uri} is not whole: {faults[0]}"
             + (f"; and {len(faults) - 1} more" if faults[1:] else ""),
@@ -85,7 +85,7 @@ def inspect(
         )
     if verify:
         many = "1 file is" if found.files == 1 else f"{found.files} files are"
-        tell(f"{many} there, and nothing is missing or changed")
+        print_progress(f"{many} there, and nothing is missing or changed")
     return ExitCode.OK
 
 
@@ -94,6 +94,6 @@ def _faults(path: str) -> list[str]:
     from ....pipelines.checkpoint.metadata import verify
 
     try:
-        return verify(saved_at(path), checksums=True)
+        return verify(absolute_location(path), checksums=True)
     except CheckpointError as error:
-        raise Failure(ExitCode.SAVEPOINT, str(error)) from error
+        raise CommandFailure(ExitCode.SAVEPOINT, str(error)) from error

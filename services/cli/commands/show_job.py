@@ -11,21 +11,28 @@ from msgspec.structs import replace
 from ....infra.sanitize import escape_control_characters
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
 from ..exit_codes import ExitCode
-from ..render.output import amount, clock, lasted, result, size, table
-from .checkpoints import restored_from
-from .jobs import JobId, find_job, why
+from ..render.output import (
+    format_amount,
+    format_duration,
+    format_size,
+    format_time,
+    print_result,
+    print_table,
+)
+from .checkpoints import format_restore
+from .jobs import JobId, failure_reason, find_job
 
 if TYPE_CHECKING:
-    from ...client.accumulators import Counted
+    from ...client.accumulators import JobAccumulators
     from ...configuration import Configuration
-    from ...history import Fold
+    from ...history import HistoryProjection
     from ...history.checkpoint_history import CheckpointsSummary
     from ...history.cluster_view import JobView
-    from ...history.subtask_view import SubtaskView
+    from ...history.subtask_view import SubtaskStateView
     from ...job_master.exception_history import TaskException
 
 _RECORDS_IN, _RECORDS_OUT = "numRecordsIn", "numRecordsOut"
-_OF_TAILRACE = (_RECORDS_IN, _RECORDS_OUT, "numCommits")
+_OWN_METRICS = (_RECORDS_IN, _RECORDS_OUT, "numCommits")
 _NO_METRICS: Mapping[str, Mapping[str, float]] = {}
 
 
@@ -41,36 +48,36 @@ def show(
 ) -> int:
     """Show a job: its tasks, checkpoints, and the last failures of its tasks, with what was raised and where."""
     from ...history.cluster_view import jobs
-    from ...history.subtask_view import subtasks, waits_for
-    from ..readers.cluster_state import folded
+    from ...history.subtask_view import describe_waiting, subtasks
+    from ..readers.cluster_state import replay_log
 
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
-    fold = folded(configuration)
+    fold = replay_log(configuration)
     found = find_job(jobs(fold), job)
     running = subtasks(fold.replica, found.job_id)
-    counted = _counted(configuration, fold, found.job_id, running)
+    counted = _format_counts(configuration, fold, found.job_id, running)
     if counted is not None:
         found = replace(found, accumulators=counted.accumulators)
     metrics = counted.metrics if counted is not None else {}
-    waits = waits_for(fold, found)
+    waits = describe_waiting(fold, found)
     if output is Format.JSON:
         import msgspec
 
-        result(msgspec.json.encode(as_data(found, running, metrics, waits)).decode())
+        print_result(msgspec.json.encode(job_to_data(found, running, metrics, waits)).decode())
         return ExitCode.OK
-    for line in described(found, waits):
-        result(escape_control_characters(line))
+    for line in describe_failure(found, waits):
+        print_result(escape_control_characters(line))
     if running:
-        result("")
-        table("Subtasks", *rows_of(running, metrics))
-    for line in told(found.failures[len(found.failures) - failures :]):
-        result(escape_control_characters(line))
+        print_result("")
+        print_table("Subtasks", *rows_of(running, metrics))
+    for line in print_job(found.failures[len(found.failures) - failures :]):
+        print_result(escape_control_characters(line))
     return ExitCode.OK
 
 
-def as_data(
+def job_to_data(
     job: JobView,
-    running: Sequence[SubtaskView] = (),
+    running: Sequence[SubtaskStateView] = (),
     metrics: Mapping[str, Mapping[str, float]] = _NO_METRICS,
     waits: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -87,26 +94,28 @@ def as_data(
 
 
 def rows_of(
-    running: Sequence[SubtaskView], metrics: Mapping[str, Mapping[str, float]]
+    running: Sequence[SubtaskStateView], metrics: Mapping[str, Mapping[str, float]]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The table of the subtasks: its headings, and a row for each."""
     rows = []
     for each in running:
         measured = metrics.get(each.execution_attempt_id, {})
-        counts = [amount(measured[name]) if name in measured else "" for name in (_RECORDS_IN, _RECORDS_OUT)]
+        counts = [
+            format_amount(measured[name]) if name in measured else "" for name in (_RECORDS_IN, _RECORDS_OUT)
+        ]
         own = ", ".join(
-            f"{name} {amount(value)}" for name, value in measured.items() if name not in _OF_TAILRACE
+            f"{name} {format_amount(value)}" for name, value in measured.items() if name not in _OWN_METRICS
         )
         subtask = f"{each.vertex} ({each.subtask}/{each.parallelism})"
         rows.append((subtask, each.state.value, str(each.attempt), each.resource_id or "", *counts, own))
     return ("SUBTASK", "STATE", "ATTEMPT", "TASKEXECUTOR", "RECORDS IN", "RECORDS OUT", "METRICS"), rows
 
 
-def _counted(
-    configuration: Configuration, fold: Fold, job_id: str, running: Sequence[SubtaskView]
-) -> Counted | None:
+def _format_counts(
+    configuration: Configuration, fold: HistoryProjection, job_id: str, running: Sequence[SubtaskStateView]
+) -> JobAccumulators | None:
     """None of a job of which nothing runs."""
-    from ...client.accumulators import counted
+    from ...client.accumulators import read_accumulators
     from ...core.role import JOB_MASTER, address
     from ...job_master.state import JobMasterState
 
@@ -114,36 +123,38 @@ def _counted(
     if not running or not isinstance(state, JobMasterState):
         return None
     attempts = {each: state.executions[each].vertex for each in state.current.values()}
-    return counted(configuration, job_id, attempts, dict(state.accumulators))
+    return read_accumulators(configuration, job_id, attempts, dict(state.accumulators))
 
 
-def described(job: JobView, waits: Sequence[str] = ()) -> list[str]:
+def describe_failure(job: JobView, waits: Sequence[str] = ()) -> list[str]:
     """A job in some lines."""
-    told_why = why(job, longest=None)
+    told_why = failure_reason(job, longest=None)
     lines = [
         f"job {job.job_id} ({job.name}) is {job.status.value}{f': {told_why}' if told_why else ''}",
-        f"  submitted    {clock(job.submitted)}",
+        f"  submitted    {format_time(job.submitted)}",
     ]
     if job.ended is not None and job.submitted is not None:
-        lines.append(f"  ended        {clock(job.ended)}, after {lasted(job.ended - job.submitted)}")
+        lines.append(
+            f"  ended        {format_time(job.ended)}, after {format_duration(job.ended - job.submitted)}"
+        )
     tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
     slots = "1 slot" if job.required_slots == 1 else f"{job.required_slots} slots"
     lines.append(f"  tasks        {tasks} in {slots}")
     lines += [f"  {'waits for' if i == 0 else '':<12} {each}" for i, each in enumerate(waits)]
     lines += [f"  {line}" for line in _checkpoints(job.checkpoints)]
     if job.accumulators:
-        counted = ", ".join(f"{name} {amount(value)}" for name, value in job.accumulators.items())
+        counted = ", ".join(f"{name} {format_amount(value)}" for name, value in job.accumulators.items())
         lines.append(f"  accumulators {counted}")
     return lines
 
 
-def told(failures: tuple[TaskException, ...]) -> list[str]:
+def print_job(failures: tuple[TaskException, ...]) -> list[str]:
     """Failures, oldest first: when, which task, where, what; below each its stack."""
     lines = []
     for each in failures:
         first, _, stack = each.text.partition("\n")
         where = f" on {each.resource_id}" if each.resource_id else ""
-        lines += ["", f"{clock(each.time)}  {each.task} failed{where}: {first}"]
+        lines += ["", f"{format_time(each.time)}  {each.task} failed{where}: {first}"]
         lines += [f"    {line}" for line in stack.splitlines()]
     return lines
 
@@ -158,9 +169,10 @@ def _checkpoints(known: CheckpointsSummary) -> list[str]:
     if last is not None and last.ended is not None:
         gone = " (discarded)" if last.discarded else ""
         lines.append(
-            f"the last     {last.checkpoint_id}, {clock(last.ended)}, {lasted(last.ended - last.triggered)}, "
-            f"{size(last.size)}, {last.uri}{gone}"
+            f"the last     {last.checkpoint_id}, {format_time(last.ended)}, "
+            f"{format_duration(last.ended - last.triggered)}, "
+            f"{format_size(last.size)}, {last.uri}{gone}"
         )
     if known.restored is not None:
-        lines.append(f"restored     {restored_from(known.restored)}")
+        lines.append(f"restored     {format_restore(known.restored)}")
     return lines

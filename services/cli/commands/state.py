@@ -11,13 +11,13 @@ import typer
 from ....infra.sanitize import escape_control_characters
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
 from ..args.log_source import At, File, find_source
-from ..exit_codes import ExitCode, Failure
-from ..render.output import result
-from ..render.state import lines
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import print_result
+from ..render.state import format_lines
 
 if TYPE_CHECKING:
     from ...core.replica import Replica
-    from ...history.log_source import Source
+    from ...history.log_source import LogSource
 
 _MOST = 50
 """Entries of a map that are shown where nobody asked for that state."""
@@ -52,12 +52,12 @@ def state(
         replica = replica_at(source, at)
         wanted = None if not addresses else _matching(replica, addresses)
         if output is Format.JSON:
-            from ...history.time_travel import moment
-            from ..args.time_travel import as_json
+            from ...history.time_travel import cluster_moment
+            from ..args.time_travel import to_json
 
-            result(as_json(moment(replica, wanted)))
+            print_result(to_json(cluster_moment(replica, wanted)))
         else:
-            result("\n".join(_text(source, replica, wanted)))
+            print_result("\n".join(_text(source, replica, wanted)))
     return ExitCode.OK
 
 
@@ -71,19 +71,19 @@ def _matching(replica: Replica, wanted: Sequence[str]) -> list[str]:
 
             near = difflib.get_close_matches(each, list(replica.states), 3, 0.5)
             hint = f"did you mean {', '.join(near)}?" if near else "`tailrace state` shows those there are"
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.NOT_FOUND, f"nothing is known of {each!r} behind offset {replica.offset}: {hint}"
             )
         found.update(dict.fromkeys(some))
     return sorted(found)
 
 
-def _text(source: Source, replica: Replica, wanted: Sequence[str] | None) -> Iterator[str]:
+def _text(source: LogSource, replica: Replica, wanted: Sequence[str] | None) -> Iterator[str]:
     from ...history.time_travel import state_hash
-    from ...history.to_builtins import as_data
-    from ..args.time_travel import clock, time_of
+    from ...history.to_builtins import to_builtins
+    from ..args.time_travel import format_moment, time_of
 
-    time = clock(time_of(source, replica.offset))
+    time = format_moment(time_of(source, replica.offset))
     level = replica.leadership.feature_level
     yield (
         f"offset {replica.offset}{f'  {time}' if time else ''}  state hash {state_hash(replica)}"
@@ -97,15 +97,15 @@ def _text(source: Source, replica: Replica, wanted: Sequence[str] | None) -> Ite
                 f"{role} is led by {led.address}, epoch {led.epoch}, since offset {led.offset}"
             )
     for address in sorted(replica.states) if wanted is None else wanted:
-        if wanted is None and (ended := _ended(replica, address)) is not None:
+        if wanted is None and (ended := _format_terminated(replica, address)) is not None:
             yield ended
             continue
         yield ""
         yield escape_control_characters(f"{address}:")
-        yield from lines(as_data(replica.states[address]), 1, _MOST if wanted is None else None)
+        yield from format_lines(to_builtins(replica.states[address]), 1, _MOST if wanted is None else None)
 
 
-def _ended(replica: Replica, address: str) -> str | None:
+def _format_terminated(replica: Replica, address: str) -> str | None:
     """A job that has ended, in one line; None for all else."""
     from ...job_master.state import JobMasterState
 

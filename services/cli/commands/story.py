@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
-from ..args.log_source import File, From, To, find_source, stretch
-from ..exit_codes import ExitCode, Failure
-from ..readers.entity_history import new_teller, timeline_of, unless_known, whole
-from ..render.output import result, table
+from ..args.log_source import File, From, To, find_source, position_range
+from ..exit_codes import CommandFailure, ExitCode
+from ..readers.entity_history import annotate_log, build_entity_history, create_annotator, raise_if_unknown
+from ..render.output import print_result, print_table
 
 if TYPE_CHECKING:
-    from ...history.entity_history.event_annotator import Teller, Told
-    from ...history.entity_history.timeline import Timeline
-    from ...history.log_source import Source
+    from ...history.entity_history.event_annotator import AnnotatedEvent, EventAnnotator
+    from ...history.entity_history.timeline import EntityHistoryBuilder
+    from ...history.log_source import LogSource
 
-_MOST_OF_A_KIND = 30
+_MAX_PER_KIND = 30
 """How many things of one kind are listed: the newest."""
 
 
@@ -66,17 +66,19 @@ def story(
     _check(entity, job, why, effects, last, follow, file is not None)
     with find_source(home, bootstrap_servers, cluster_id, file) as source:
         if why is not None:
-            return _why(source, why, output, everything=everything)
-        start, end = stretch(source, first, last)
+            return _print_causes(source, why, output, everything=everything)
+        start, end = position_range(source, first, last)
         if effects is not None:
             return _effects(source, effects, end, output, everything=everything)
         if entity is None:
             return _list(source, end, output, everything=everything)
-        from ...history.entity_history.entity_lookup import Wanted
+        from ...history.entity_history.entity_lookup import EntityQuery
 
-        wanted = Wanted(entity, job)
-        timeline, teller = timeline_of(source, wanted, start, end, everything=everything)
-        return _tell(source, timeline, teller, output, end if follow else None, everything=everything)
+        wanted = EntityQuery(entity, job)
+        timeline, teller = build_entity_history(source, wanted, start, end, everything=everything)
+        return _print_history(
+            source, timeline, teller, output, end if follow else None, everything=everything
+        )
 
 
 def _check(
@@ -94,27 +96,29 @@ def _check(
         if value is not None
     ]
     if len(given) > 1:
-        raise Failure(ExitCode.USAGE, f"{' and '.join(given)} exclude each other: ask for one of them")
+        raise CommandFailure(ExitCode.USAGE, f"{' and '.join(given)} exclude each other: ask for one of them")
     if entity is not None and not entity.strip():
-        raise Failure(ExitCode.USAGE, "ENTITY is empty: `tailrace story` lists what there are stories of")
+        raise CommandFailure(
+            ExitCode.USAGE, "ENTITY is empty: `tailrace story` lists what there are stories of"
+        )
     if job is not None and entity is None:
-        raise Failure(ExitCode.USAGE, "--job says whose task or checkpoint ENTITY is: name one")
+        raise CommandFailure(ExitCode.USAGE, "--job says whose task or checkpoint ENTITY is: name one")
     if not follow:
         return
     if entity is None:
-        raise Failure(ExitCode.USAGE, "--follow goes on with the story of an ENTITY: name one")
+        raise CommandFailure(ExitCode.USAGE, "--follow goes on with the story of an ENTITY: name one")
     if of_file:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE, "--follow and --file exclude each other: nothing more is said in a file"
         )
     if last is not None:
-        raise Failure(ExitCode.USAGE, "--follow and --to exclude each other")
+        raise CommandFailure(ExitCode.USAGE, "--follow and --to exclude each other")
 
 
-def _tell(
-    source: Source,
-    timeline: Timeline,
-    teller: Teller,
+def _print_history(
+    source: LogSource,
+    timeline: EntityHistoryBuilder,
+    teller: EventAnnotator,
     output: Format,
     follow_from: int | None,
     *,
@@ -127,10 +131,10 @@ def _tell(
         _json(found.as_data())
     page = entity_history.Page()
     if output is Format.TEXT:
-        entity_history.head(page, found)
-        entity_history.body(page, found.lines, everything=everything)
+        entity_history.format_head(page, found)
+        entity_history.format_body(page, found.lines, everything=everything)
         if follow_from is None:
-            entity_history.end(page, found)
+            entity_history.format_end(page, found)
     if follow_from is None:
         return ExitCode.OK
     before = found.lines[-1] if found.lines else None
@@ -145,63 +149,63 @@ def _tell(
                     if output is Format.JSON:
                         _json(line)
                     else:
-                        entity_history.body(page, [line], before)
+                        entity_history.format_body(page, [line], before)
                     before = line
     finally:
         tail.close()
 
 
-def _why(source: Source, offset: int, output: Format, *, everything: bool) -> int:
+def _print_causes(source: LogSource, offset: int, output: Format, *, everything: bool) -> int:
     from ...history.entity_history import cause_chains
     from ..render import entity_history
 
     _check_offset(source, offset)
-    teller = unless_known(source, offset, offset + 1)
+    teller = raise_if_unknown(source, offset, offset + 1)
     try:
-        found = cause_chains.why(teller, source.log, offset)
+        found = cause_chains.trace_causes(teller, source.log, offset)
     except LookupError as error:
-        raise Failure(ExitCode.NOT_FOUND, str(error)) from None
+        raise CommandFailure(ExitCode.NOT_FOUND, str(error)) from None
     if output is Format.JSON:
         _json(found)
     else:
-        entity_history.causes(entity_history.Page(), found, everything=everything)
+        entity_history.format_causes(entity_history.Page(), found, everything=everything)
     return ExitCode.OK
 
 
-def _effects(source: Source, offset: int, end: int, output: Format, *, everything: bool) -> int:
-    from ...history.entity_history.cause_chains import Effects
+def _effects(source: LogSource, offset: int, end: int, output: Format, *, everything: bool) -> int:
+    from ...history.entity_history.cause_chains import EffectTree
     from ..render import entity_history
 
     _check_offset(source, offset)
-    found: Effects | None = None
+    found: EffectTree | None = None
 
-    def heard(teller: Teller, told: Told) -> None:
+    def heard(teller: EventAnnotator, told: AnnotatedEvent) -> None:
         nonlocal found
         if told.offset == offset:
-            found = Effects(offset, teller, everything=everything)
+            found = EffectTree(offset, teller, everything=everything)
         if found is not None:
             found.add(told)
 
-    unless_known(source, offset - 1, end, heard)
+    raise_if_unknown(source, offset - 1, end, heard)
     tree = None if found is None else found.tree()
     if tree is None or found is None:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.NOT_FOUND,
             f"there is no event at offset {offset}: its record can't be read, or it lies behind --to",
         )
     if output is Format.JSON:
         _json({"count": found.count, "last": found.last, **tree.as_data()})
     else:
-        entity_history.effects(entity_history.Page(), tree, found.count, found.last)
+        entity_history.format_effects(entity_history.Page(), tree, found.count, found.last)
     return ExitCode.OK
 
 
-def _list(source: Source, end: int, output: Format, *, everything: bool) -> int:
+def _list(source: LogSource, end: int, output: Format, *, everything: bool) -> int:
     """What there are stories of."""
-    from ...history.entity_history.entities import Kind
+    from ...history.entity_history.entities import EntityKind
 
-    teller = new_teller()
-    whole(source, teller, end, lambda _: None)
+    teller = create_annotator()
+    annotate_log(source, teller, end, lambda _: None)
     lives = teller.entities.lives
     if output is Format.JSON:
         _json(
@@ -212,16 +216,18 @@ def _list(source: Source, end: int, output: Format, *, everything: bool) -> int:
             ]
         )  # fmt: skip
         return ExitCode.OK
-    rows: dict[Kind, list[list[str]]] = {each: [] for each in Kind if each is not Kind.ALLOCATION}
+    rows: dict[EntityKind, list[list[str]]] = {
+        each: [] for each in EntityKind if each is not EntityKind.ALLOCATION
+    }
     for each, life in lives.items():
         if each.kind in rows:
-            name = life.names[0] if life.names and each.kind in (Kind.JOB, Kind.TASK) else ""
-            shown = (each.job or "") if each.kind is Kind.TASK else each.id
+            name = life.names[0] if life.names and each.kind in (EntityKind.JOB, EntityKind.TASK) else ""
+            shown = (each.job or "") if each.kind is EntityKind.TASK else each.id
             rows[each.kind].append(
                 [each.kind.value, shown, name, f"{life.events:,}", str(life.first), str(life.last)]
             )
-    most = len(lives) if everything else _MOST_OF_A_KIND
-    table(
+    most = len(lives) if everything else _MAX_PER_KIND
+    print_table(
         "what there are stories of",
         ["KIND", "ID", "NAME", "EVENTS", "FIRST", "LAST"],
         [row for of_kind in rows.values() for row in of_kind[-most:]],
@@ -229,20 +235,20 @@ def _list(source: Source, end: int, output: Format, *, everything: bool) -> int:
     older = {kind.value: len(of_kind) - most for kind, of_kind in rows.items() if len(of_kind) > most}
     if older:
         counts = ", ".join(f"{count:,} {kind}{'' if count == 1 else 's'}" for kind, count in older.items())
-        result(f"and older ones: {counts} (--all shows them)")
+        print_result(f"and older ones: {counts} (--all shows them)")
     return ExitCode.OK
 
 
-def _check_offset(source: Source, offset: int) -> None:
-    from ...history.log_position import Extent, OutsideLog
+def _check_offset(source: LogSource, offset: int) -> None:
+    from ...history.log_position import LogExtent, PositionOutOfRange
 
-    extent = Extent.of(source.log)
+    extent = LogExtent.of(source.log)
     if not extent.first <= offset < extent.end:
-        raise OutsideLog(f"offset {offset} is outside {extent.told(source.log)}")
+        raise PositionOutOfRange(f"offset {offset} is outside {extent.told(source.log)}")
 
 
 def _json(value: Any) -> None:
     import msgspec
 
-    result(msgspec.json.encode(value).decode())
+    print_result(msgspec.json.encode(value).decode())
     sys.stdout.flush()

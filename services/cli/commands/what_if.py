@@ -9,15 +9,15 @@ import typer
 
 from ....infra.sanitize import escape_control_characters
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
-from ..args.log_source import At, File, at, find_source
-from ..args.output_file import Overwrite, check_free, format_of
-from ..exit_codes import ExitCode, Failure
-from ..render.output import clock, result, table, tell
-from ..render.progress import Progress
+from ..args.log_source import At, File, find_source, position_at
+from ..args.output_file import Overwrite, archive_format, check_free
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import format_time, print_progress, print_result, print_table
+from ..render.progress import ProgressLine
 
 if TYPE_CHECKING:
     from ...history.archive.formats import ArchiveFormat
-    from ...history.log_source import Source
+    from ...history.log_source import LogSource
     from ...simulation.what_if.scenario import Scenario
     from ...simulation.what_if.what_if import WhatIf
 
@@ -52,22 +52,22 @@ def what_if(
     jobs are submitted or cancelled, options are others. Nothing real is touched.
     """
     from ...simulation.what_if.scenario import ScenarioError
-    from ...simulation.what_if.scenario_parser import read_scenario
+    from ...simulation.what_if.scenario_parser import load_scenario
 
     kind = None
     if log is not None:
-        kind = format_of(log)
+        kind = archive_format(log)
         check_free(log, file, overwrite=overwrite)
     try:
-        wanted = read_scenario(scenario)
+        wanted = load_scenario(scenario)
         with find_source(home, bootstrap_servers, cluster_id, file) as source:
             _check_whole(source)
-            offset = at(source, place)
+            offset = position_at(source, place)
             found = _simulated(source, source.log.end() - 1 if offset is None else offset, wanted)
             if log is not None and kind is not None:
                 _export(source, found, log, kind)
     except ScenarioError as error:
-        raise Failure(ExitCode.USAGE, str(error)) from error
+        raise CommandFailure(ExitCode.USAGE, str(error)) from error
     if svg is not None:
         _write_svg(svg, found)
     if output is Format.JSON:
@@ -75,64 +75,65 @@ def what_if(
 
         from ...simulation.what_if.report import as_data
 
-        result(msgspec.json.encode(as_data(found)).decode())
+        print_result(msgspec.json.encode(as_data(found)).decode())
     else:
         _show(found)
     return ExitCode.OK
 
 
-def _check_whole(source: Source) -> None:
+def _check_whole(source: LogSource) -> None:
     if not source.whole:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.ARCHIVE,
             f"{source.file} is a selection: a history goes on only from all that was before; export it without "
             "--from, --job and --type",
         )
 
 
-def _simulated(source: Source, offset: int, scenario: Scenario) -> WhatIf:
+def _simulated(source: LogSource, offset: int, scenario: Scenario) -> WhatIf:
     from ...simulation.what_if.history_log import SourceHistory
-    from ...simulation.what_if.what_if import what_if as run
+    from ...simulation.what_if.what_if import simulate as run
 
-    with Progress(f"reads {source.log.topic}") as reading, Progress("simulates") as simulating:
+    with ProgressLine(f"reads {source.log.topic}") as reading, ProgressLine("simulates") as simulating:
         return run(SourceHistory(source, offset, reading), scenario, simulating)
 
 
-def _export(source: Source, found: WhatIf, path: Path, kind: ArchiveFormat) -> None:
-    from ...history.archive.exporter import Choice, export
+def _export(source: LogSource, found: WhatIf, path: Path, kind: ArchiveFormat) -> None:
+    from ...history.archive.exporter import EventSelection, export
     from ...simulation.what_if.history_log import ContinuedLog
 
     continued = ContinuedLog(source.log, found.offset, found.log)
-    export(continued, found.cluster, Choice(0, continued.end()), path, kind)
-    tell(f"{path} is written: what would have been said begins behind offset {found.offset}")
+    export(continued, found.cluster, EventSelection(0, continued.end()), path, kind)
+    print_progress(f"{path} is written: what would have been said begins behind offset {found.offset}")
 
 
 def _write_svg(path: Path, found: WhatIf) -> None:
-    from ...simulation.what_if.timeline_svg import svg_of
+    from ...simulation.what_if.timeline_svg import to_svg
     from ..render.svg_file import write_svg
 
-    write_svg(path, svg_of(found, f"what if: {Path(found.scenario.name).name}"))
+    write_svg(path, to_svg(found, f"what if: {Path(found.scenario.name).name}"))
 
 
 def _show(found: WhatIf) -> None:
-    from ...simulation.what_if.report import JOB_COLUMNS, SLOT_COLUMNS, job_rows, lasted, slot_rows
+    from ...simulation.what_if.report import JOB_COLUMNS, SLOT_COLUMNS, format_duration, job_rows, slot_rows
 
     begin, end = found.would.start, found.would.end
-    result(
+    print_result(
         escape_control_characters(
-            f"cluster {found.cluster}, from offset {found.offset} ({clock(begin)}) on, for {lasted(end - begin)}: "
+            f"cluster {found.cluster}, from offset {found.offset} ({format_time(begin)}) on, for "
+            f"{format_duration(end - begin)}: "
             f"{found.scenario.name}"
         )
     )
     if found.really is None:
-        result("nothing is behind that place yet: there is only what would happen")
+        print_result("nothing is behind that place yet: there is only what would happen")
     rows = list(job_rows(found))
     if rows:
-        result("")
-        table("Jobs", JOB_COLUMNS, rows)
-    result("")
-    table("Slots", SLOT_COLUMNS, list(slot_rows(found)))
+        print_result("")
+        print_table("Jobs", JOB_COLUMNS, rows)
+    print_result("")
+    print_table("Slots", SLOT_COLUMNS, list(slot_rows(found)))
     if found.notes:
-        result("")
+        print_result("")
     for note in found.notes:
-        result(escape_control_characters(f"nothing came of {note}"))
+        print_result(escape_control_characters(f"nothing came of {note}"))

@@ -1,6 +1,6 @@
 """The parts of `tailrace demo`: a server of real text, and the count that the cluster's count is held against."""
 
 from .text_server import TextServer
-from .window_counts import Tally, Verdict, Window
+from .window_counts import Verdict, Window, WindowCounts
 
-__all__ = ["Tally", "TextServer", "Verdict", "Window"]
+__all__ = ["WindowCounts", "TextServer", "Verdict", "Window"]

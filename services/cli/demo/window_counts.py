@@ -39,7 +39,7 @@ class Verdict:
     text: str
 
 
-class Tally:
+class WindowCounts:
     """Collects printed records, which are `{"word", "count"}`, into windows."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Tally:
         return [self._windows[end] for end in sorted(self._windows)]
 
 
-def judge(windows: Iterable[Window], sent: Sequence[tuple[str, ...]]) -> Verdict:
+def check_counts(windows: Iterable[Window], sent: Sequence[tuple[str, ...]]) -> Verdict:
     """Holds all windows of a job against all lines that were sent to it."""
     counted: Counter[str] = sum((window.counts for window in windows), Counter())
     expected = Counter(word for line in sent for word in line)
@@ -93,9 +93,9 @@ def judge(windows: Iterable[Window], sent: Sequence[tuple[str, ...]]) -> Verdict
     return Verdict(
         False,
         f"{total:,} words counted, but {lines} hold {expected.total():,}: "
-        f"too many of {_some(surplus)}; too few of {_some(missing)}",
+        f"too many of {_format_some(surplus)}; too few of {_format_some(missing)}",
     )
 
 
-def _some(words: Counter[str]) -> str:
+def _format_some(words: Counter[str]) -> str:
     return ", ".join(f"{word!r} ({count})" for word, count in words.most_common(5)) or "none"

@@ -16,9 +16,9 @@ from ...configuration import Configuration
 from ...core.role import DISPATCHER
 from ...dispatcher.jobs import PARALLEL_BUILDS
 from ...dispatcher.state import DispatcherState
-from ...history import Fold
-from ...history.cluster_view import programs_before
-from ...history.job_history_store import HistoryStore
+from ...history import HistoryProjection
+from ...history.cluster_view import count_programs_before
+from ...history.job_history_store import JobHistoryStore
 from ...log import LogTruncated, LogUnavailable
 from ...log.event_log import read_to_end
 from ...log.factory import open_event_log
@@ -28,7 +28,7 @@ _FIRST_LOOK_S = 3.0
 _NEXT_LOOK_S = 10.0
 
 
-def place(before: int) -> str:
+def queue_position(before: int) -> str:
     """What becomes of a job's program, with so many programs before it."""
     if before < PARALLEL_BUILDS:
         return "is being built"
@@ -40,7 +40,7 @@ class BuildingQueue:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._fold: Fold | None = None
+        self._fold: HistoryProjection | None = None
 
     def programs_before(self, job_id: str) -> int | None:
         """How many programs are before the job's own; None where the job is not in the queue, or the log away."""
@@ -49,15 +49,18 @@ class BuildingQueue:
         except (LogUnavailable, LogTruncated):
             return None
         state = fold.replica.states.get(DISPATCHER)
-        return programs_before(state).get(job_id) if isinstance(state, DispatcherState) else None
+        return count_programs_before(state).get(job_id) if isinstance(state, DispatcherState) else None
 
-    def _read(self) -> Fold:
+    def _read(self) -> HistoryProjection:
         log = open_event_log(self._configuration, timeout=10.0)
         try:
             if self._fold is None:
                 log_to_stderr()
-                fold = Fold(past=False)
-                store, histories = SnapshotStore.of(self._configuration), HistoryStore.of(self._configuration)
+                fold = HistoryProjection(past=False)
+                store, histories = (
+                    SnapshotStore.of(self._configuration),
+                    JobHistoryStore.of(self._configuration),
+                )
                 for _ in fold.read(log, store=store, histories=histories):
                     pass
                 self._fold = fold
@@ -70,7 +73,7 @@ class BuildingQueue:
             log.close()
 
 
-class PlaceReporter:
+class QueuePositionReporter:
     """What people are told of one job's place."""
 
     def __init__(self, job_id: str) -> None:
@@ -90,7 +93,7 @@ class PlaceReporter:
         if not is_new:
             return None
         self._last = before
-        return f"job {self._job_id} {place(before)}"
+        return f"job {self._job_id} {queue_position(before)}"
 
 
 def wait_for_acceptance(
@@ -105,7 +108,7 @@ def wait_for_acceptance(
 
     `accepted` waits as many seconds as it is told, and returns None where nothing comes.
     """
-    reporter, look = PlaceReporter(job_id), _FIRST_LOOK_S
+    reporter, look = QueuePositionReporter(job_id), _FIRST_LOOK_S
     last, until = None, clock() + timeout
     while (left := until - clock()) > 0:
         found = accepted(min(look, left))

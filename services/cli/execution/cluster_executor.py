@@ -10,10 +10,10 @@ from ....pipelines.graph.job_options import STATE_RECOVERY_PATH
 from ....pipelines.graph.program import BUILD_TIMEOUT_S
 from ....schemas.event import Record
 from ....schemas.types import EntryPoint, JobGraph
-from ...client import Client, Conversation, JobRejectedError
-from ...client.log_subscription import not_accepted
+from ...client import Client, ClusterSubscription, JobRejectedError
+from ...client.log_subscription import not_accepted_error
 from ...configuration.role_options import job_configuration
-from .submitted_job import Listener, Outcome, SubmittedJob
+from .submitted_job import JobListener, JobOutcome, SubmittedJob
 
 ACCEPT_TIMEOUT_S = 30.0
 
@@ -27,7 +27,7 @@ class ClusterExecutor:
     def __init__(
         self,
         client: Client,
-        listener: Listener,
+        listener: JobListener,
         *,
         detached: bool,
         savepoint_path: str | None = None,
@@ -42,7 +42,7 @@ class ClusterExecutor:
         self.failure: Exception | None = None
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[JobOutcome]:
         """What became of the jobs of the program, as far as anybody asked, in the order in which they came."""
         return [job.outcome for job in self._jobs]
 
@@ -103,7 +103,7 @@ class ClusterExecutor:
         self._listener.accepted(job.outcome)
         return job
 
-    def _built_and_accepted(self, conversation: Conversation, job_id: str, timeout: float) -> Record:
+    def _built_and_accepted(self, conversation: ClusterSubscription, job_id: str, timeout: float) -> Record:
         """People are told meanwhile how many programs are to be built first."""
         from .building_queue import BuildingQueue, wait_for_acceptance
 
@@ -116,7 +116,7 @@ class ClusterExecutor:
             timeout,
         )
         if found is None:
-            raise not_accepted(job_id, timeout)
+            raise not_accepted_error(job_id, timeout)
         return found
 
     def _fitted(self, graph: JobGraph, cluster: Mapping[str, str]) -> JobGraph:

@@ -24,22 +24,22 @@ from ....schemas.event import Record
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...client import (
+    AccumulatorTotals,
     Client,
-    Conversation,
-    Counts,
+    ClusterSubscription,
     Incident,
-    Incidents,
-    KafkaReports,
+    JobIncidentTracker,
+    KafkaHeartbeatReports,
     OutputRecord,
     read_output,
 )
 from ...client import checkpoint_requests as answers
-from ..args.savepoint_location import optional_location
+from ..args.savepoint_location import parse_optional_location
 
-_SLOT_PATIENCE_S = 3.0
+_SLOT_NOTICE_S = 3.0
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class JobOutcome(msgspec.Struct, frozen=True):
     """What became of a job, as far as it was heard."""
 
     job_id: str
@@ -56,13 +56,13 @@ class Outcome(msgspec.Struct, frozen=True):
     """Whether the program itself asked for it to be cancelled."""
 
 
-class Listener(Protocol):
+class JobListener(Protocol):
     """What people are told of."""
 
     def said(self, line: str) -> None:
         """Something about a job."""
 
-    def accepted(self, job: Outcome) -> None:
+    def accepted(self, job: JobOutcome) -> None:
         """The cluster will run the job."""
 
     def befell(self, incident: Incident) -> None:
@@ -71,7 +71,7 @@ class Listener(Protocol):
     def printed(self, record: OutputRecord) -> None:
         """A record of the job's output; called on another thread. May raise BrokenPipeError."""
 
-    def ended(self, job: Outcome) -> None:
+    def ended(self, job: JobOutcome) -> None:
         """The job is over, and all that it printed was shown."""
 
 
@@ -81,9 +81,9 @@ class SubmittedJob:
     def __init__(
         self,
         client: Client,
-        conversation: Conversation,
+        conversation: ClusterSubscription,
         accepted: Record,
-        listener: Listener,
+        listener: JobListener,
         *,
         detached: bool,
         give_up: Callable[[Exception], None],
@@ -96,10 +96,10 @@ class SubmittedJob:
         self._listener = listener
         self._detached = detached
         self._give_up = give_up
-        self._incidents = Incidents(body.job_id)
-        self._counts = Counts(body.job_id)
-        self._reports = KafkaReports(client.configuration, body.job_id)
-        self._outcome = Outcome(body.job_id, body.name, JobStatus.INITIALIZING)
+        self._incidents = JobIncidentTracker(body.job_id)
+        self._counts = AccumulatorTotals(body.job_id)
+        self._reports = KafkaHeartbeatReports(client.configuration, body.job_id)
+        self._outcome = JobOutcome(body.job_id, body.name, JobStatus.INITIALIZING)
         self._told = False
         self._waits_since: float | None = None
         """Since when it waits for slots; infinite: people were told."""
@@ -112,7 +112,7 @@ class SubmittedJob:
         return self._outcome.job_id
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> JobOutcome:
         """What was heard of the job so far."""
         return self._outcome
 
@@ -132,17 +132,17 @@ class SubmittedJob:
 
     def trigger_savepoint(self, directory: str | None = None) -> str:
         """As `trigger_checkpoint`; a relative `directory` is of the program's own working directory."""
-        where = optional_location(directory)
+        where = parse_optional_location(directory)
         return self._saved(lambda asker: asker.trigger_savepoint(self.job_id, where))
 
     def stop_with_savepoint(self, directory: str | None = None, *, drain: bool = False) -> str:
         """As `trigger_savepoint`; returns when the savepoint is complete, `result` waits for the job's end."""
-        where = optional_location(directory)
+        where = parse_optional_location(directory)
         return self._saved(lambda asker: asker.stop_with_savepoint(self.job_id, where, drain=drain))
 
     def _saved(self, what: Callable[[Client], None]) -> str:
         try:
-            return answers.ask(self._client.configuration, self.job_id, what).uri
+            return answers.request_checkpoint(self._client.configuration, self.job_id, what).uri
         except answers.CheckpointFailedError as error:
             raise CheckpointFailedError(str(error)) from error
 
@@ -207,7 +207,7 @@ class SubmittedJob:
 
     def _wait_and_show(self) -> None:
         ended = threading.Event()
-        printing = _Printing(self._client, self.job_id, self._listener, ended)
+        printing = _OutputPrinter(self._client, self.job_id, self._listener, ended)
         interrupted = False
         try:
             self._wait(printing)
@@ -228,7 +228,7 @@ class SubmittedJob:
         if interrupted:
             raise KeyboardInterrupt
 
-    def _wait(self, printing: _Printing) -> None:
+    def _wait(self, printing: _OutputPrinter) -> None:
         while not self._outcome.over and printing.failure is None:
             self._listen(0.2)
             self._tell_of_slots()
@@ -242,7 +242,7 @@ class SubmittedJob:
         now = time.monotonic()
         if self._waits_since is None:
             self._waits_since = now
-        elif self._waits_since + _SLOT_PATIENCE_S < now:
+        elif self._waits_since + _SLOT_NOTICE_S < now:
             self._waits_since = math.inf
             slots = "1 slot" if missing == 1 else f"{missing} slots"
             self._listener.said(
@@ -250,7 +250,7 @@ class SubmittedJob:
                 "`tailrace list` who has them"
             )
 
-    def _cancel_and_wait(self, printing: _Printing) -> None:
+    def _cancel_and_wait(self, printing: _OutputPrinter) -> None:
         self._listener.said(f"interrupted: cancelling job {self.job_id} (Ctrl-C again: do not wait)")
         try:
             self.cancel()
@@ -301,10 +301,10 @@ class SubmittedJob:
                 pass
 
 
-class _Printing:
+class _OutputPrinter:
     """A thread that shows the job's output until the job has ended and all of it was shown."""
 
-    def __init__(self, client: Client, job_id: str, listener: Listener, ended: threading.Event) -> None:
+    def __init__(self, client: Client, job_id: str, listener: JobListener, ended: threading.Event) -> None:
         self.failure: Exception | None = None
         self._source = read_output(client.configuration, job_id, over=ended.is_set)
         self._listener = listener

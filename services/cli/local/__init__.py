@@ -6,10 +6,10 @@ What is offered here is loaded at first use: every command looks for the record 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .cluster import LocalCluster, Options
+    from .cluster import LocalCluster, LocalClusterOptions
     from .cluster_record import ClusterRecord, ProcessRecord, read_record
 
-__all__ = ["ClusterRecord", "LocalCluster", "Options", "ProcessRecord", "read_record"]
+__all__ = ["ClusterRecord", "LocalCluster", "LocalClusterOptions", "ProcessRecord", "read_record"]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAv
 from ...configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
 from ...configuration.options.simulation import SIMULATED as SIMULATION
 from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 from .cluster_record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
 from .local_process import LocalProcess, Progress
 from .process_names import JOBMANAGER, SIMULATED, is_master, masters, taskexecutors
@@ -34,7 +34,7 @@ TASKEXECUTORS = 2
 """How many are started where it is not said."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class LocalClusterOptions(msgspec.Struct, frozen=True):
     """What is to run. `detached`: the processes outlive this one; else they end with it, however it ends.
 
     `taskexecutors`: how many are started here; None: two, or none where the ResourceManager starts them (active mode).
@@ -130,7 +130,7 @@ class LocalCluster:
             and all(process.is_running() for process in self._processes.values())
         )
 
-    def task_executors(self, options: Options) -> list[str]:
+    def task_executors(self, options: LocalClusterOptions) -> list[str]:
         """The names of the processes of TaskExecutors that are to run; of a fork, one for all that it was given."""
         known = list(self._processes)
         if options.taskexecutors is not None:
@@ -145,7 +145,7 @@ class LocalCluster:
         active = self._given.get(RESOURCE_MANAGER_MODE) is ResourceManagerMode.ACTIVE
         return taskexecutors(0 if active else TASKEXECUTORS, known)
 
-    def start(self, options: Options) -> bool:
+    def start(self, options: LocalClusterOptions) -> bool:
         """Starts what does not run; returns when it is all ready. False: all of it ran already.
 
         Raises Failure, and what the starts of Kafka and ZooKeeper raise; then, and on any other exception, what this
@@ -177,7 +177,7 @@ class LocalCluster:
                 raise
             ended = [name for name in wanted if not self._processes[name].is_running()]
         if ended:
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.PROCESS,
                 f"{', '.join(ended)} ended while the rest was started, as after a long time without Kafka: "
                 f"`tailrace cluster start` starts it again; why is at the end of {self.home / 'log'}/{ended[0]}.log",
@@ -188,7 +188,7 @@ class LocalCluster:
         """Goes on as the cluster of the record, with what it was started with. Raises Failure for what can't be."""
         self._recorded_before = True
         self._check_same(record)
-        recorded = {**self._recorded(record), **_of_command_line(self._given)}
+        recorded = {**self._recorded(record), **_from_command_line(self._given)}
         self._given = self._given.replace(recorded, "-D")
         self._servers = Servers(self.home, self._given, self._progress)
         self._servers.check_same(record)
@@ -234,7 +234,7 @@ class LocalCluster:
         if not self._given.has(CLUSTER_ID.key):
             self._given = self._given.replace({CLUSTER_ID.key: record.cluster_id})
         if record.cluster_id != self._given.cluster_id:
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"the cluster of {self.home} is called {record.cluster_id}, not {self._given.cluster_id}: leave its id "
                 "out to start what is missing of it, or give another --home for another cluster",
@@ -242,7 +242,7 @@ class LocalCluster:
 
     def _check_masters(self, names: list[str]) -> list[str]:
         if len(names) > 1 and self._given.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"{len(names)} jobmanagers need an election, else each takes the lead from the one before: add "
                 f"-D {HIGH_AVAILABILITY.key}={HighAvailability.ZOOKEEPER}",
@@ -250,7 +250,7 @@ class LocalCluster:
         ports = self._given.get(BLOB_SERVER_PORT)
         if ports.max_count is not None and ports.max_count < len(names):
             first = next(iter(ports))
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"{len(names)} jobmanagers on one machine need as many ports for their BlobServers, but "
                 f"{BLOB_SERVER_PORT.key} is {ports}: give a range such as {first}-{first + len(names) - 1}, or 0 for "
@@ -263,7 +263,7 @@ class LocalCluster:
             self._processes.setdefault(each.name, LocalProcess(each))
         self._servers.take_over(record)
 
-    def _start(self, options: Options, wanted: list[str], started: list[str]) -> None:
+    def _start(self, options: LocalClusterOptions, wanted: list[str], started: list[str]) -> None:
         # Kafka, and the history of the cluster, are loaded by who starts or ends one: most commands look for it only.
         from .readiness import Readiness
 
@@ -309,7 +309,7 @@ class LocalCluster:
             bootstrap_servers=self._servers.bootstrap_servers,
             embedded_kafka=self._servers.embedded,
             processes=tuple(process.record for process in self._processes.values()),
-            configuration=_of_command_line(self._given),
+            configuration=_from_command_line(self._given),
             embedded_zookeeper=self._servers.zookeeper.embedded,
             high_availability=self._servers.zookeeper.settings(),
         )
@@ -339,7 +339,7 @@ class LocalCluster:
         return [*own, *self.workers.values()]
 
 
-def _of_command_line(configuration: Configuration) -> dict[str, str]:
+def _from_command_line(configuration: Configuration) -> dict[str, str]:
     """What the command line has set, but where the cluster is: the record has that already."""
     where = {BOOTSTRAP_SERVERS.key, CLUSTER_ID.key, HOME.key}
     return {

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ....infra.processes import ProcessIdentity
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 
 
 class ProcessRecord(ProcessIdentity, frozen=True):
@@ -54,7 +54,7 @@ def read_record(home: Path) -> ClusterRecord | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.UNREACHABLE,
             f"{path} can't be read ({error}): remove it, see with `ps` whether processes of the cluster still run, "
             "and start the cluster again",
@@ -82,7 +82,7 @@ def locked(home: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.PROCESS,
                 f"another `tailrace cluster start` or `stop` is at work in {home}: wait until it has ended",
             ) from None

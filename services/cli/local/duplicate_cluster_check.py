@@ -20,7 +20,7 @@ from ...log.clients import consumer_configuration
 from ...log.event_log import LogTruncated, read_to_end
 from ...log.factory import open_event_log
 from ...log.topics import heartbeats_topic
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 
 _TIMEOUT_S = 5.0
 _MISSED = 3
@@ -33,11 +33,11 @@ def check_no_other(configuration: Configuration) -> None:
     """Raises Failure where a master of the cluster lives that this one would depose."""
     if configuration.get(TAKE_OVER) or configuration.get(HIGH_AVAILABILITY) is not HighAvailability.NONE:
         return
-    silent_s = silence_s(configuration)
+    silent_s = seconds_since_last_event(configuration)
     if silent_s is None or has_ended(configuration):
         return
     if silent_s < _MISSED * configuration.get(HEARTBEAT_INTERVAL) / 1e6:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE,
             f"cluster {configuration.cluster_id} runs at {configuration.bootstrap_servers}, started from another home: "
             f"a master of it was heard {max(0.0, silent_s):.0f} s ago. Use that home, choose another --cluster-id, or "
@@ -45,7 +45,7 @@ def check_no_other(configuration: Configuration) -> None:
         )
 
 
-def silence_s(configuration: Configuration) -> float | None:
+def seconds_since_last_event(configuration: Configuration) -> float | None:
     """For how long no master of the cluster has been heard; None where none ever was, or nobody can say."""
     partition = TopicPartition(heartbeats_topic(configuration.cluster_id), TASK_EXECUTORS)
     consumer = Consumer(consumer_configuration(configuration.bootstrap_servers, auto_offset_reset="earliest"))

@@ -10,7 +10,7 @@ from ....infra.kafka import EmbeddedKafka, KafkaUnavailable
 _LOOK_S = 0.01
 
 
-class KafkaStart:
+class KafkaStartup:
     """The embedded Kafka, started on a thread, because its address is known long before it answers."""
 
     def __init__(self, data_dir: Path, *, detached: bool) -> None:

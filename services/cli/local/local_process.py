@@ -12,7 +12,7 @@ import psutil
 
 from ....infra.interpreter import module_command
 from ....infra.processes import OwnedProcess
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 from .cluster_record import ProcessRecord
 
 Progress = Callable[[str], None]
@@ -77,8 +77,8 @@ class LocalProcess:
         if self.is_running():
             return
         code = self._owned.poll() if self._owned is not None else None
-        how = "died" if code is None else f"ended with {_how(code)}"
-        raise Failure(
+        how = "died" if code is None else f"ended with {_describe_exit(code)}"
+        raise CommandFailure(
             ExitCode.PROCESS,
             f"{self.name} {how} before it was ready; its log, {self.record.log}, ends with:",
             self.last_lines(),
@@ -111,5 +111,5 @@ class LocalProcess:
                 process.wait(10)
 
 
-def _how(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"

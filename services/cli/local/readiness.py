@@ -17,9 +17,9 @@ from ...log.cluster_topics import create_cluster_topics
 from ...log.factory import create_admin_client, open_event_log
 from ...simulation.fork_members import read_members
 from ...snapshots.builder import all_roles
-from ...snapshots.recovery import restore
+from ...snapshots.recovery import restore_newest
 from ...snapshots.store import SnapshotStore
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 from .local_process import LocalProcess, Progress
 from .process_names import SIMULATED, is_master
 
@@ -60,7 +60,7 @@ class Readiness:
             create_admin_client(configuration), configuration.bootstrap_servers, configuration.cluster_id
         )
         log = open_event_log(self._configuration)
-        restore(self._replica, log, SnapshotStore.of(self._configuration))
+        restore_newest(self._replica, log, SnapshotStore.of(self._configuration))
         tail = log.tail(self._replica.offset + 1)
         try:
             while self._missing:
@@ -124,7 +124,7 @@ class Readiness:
     def _give_up(self) -> None:
         names = ", ".join(self._missing)
         first = next(iter(self._missing.values()))
-        raise Failure(
+        raise CommandFailure(
             ExitCode.PROCESS,
             f"{names} did not get ready within {START_TIMEOUT_S:.0f} s; the log of {first.name}, {first.record.log}, "
             "ends with:",

@@ -9,9 +9,9 @@ from ...configuration import Configuration
 from ...configuration.options.cluster import BOOTSTRAP_SERVERS
 from ...configuration.options.high_availability import HIGH_AVAILABILITY
 from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 from .cluster_record import ClusterRecord
-from .kafka_startup import KafkaStart
+from .kafka_startup import KafkaStartup
 from .local_process import Progress
 from .zookeeper import LocalZooKeeper
 
@@ -28,7 +28,7 @@ class Servers:
         self._home = home
         self._configuration = configuration
         self._progress = progress
-        self._starting: KafkaStart | None = None
+        self._starting: KafkaStartup | None = None
         self._fresh_zookeeper = False
 
     def settings(self) -> dict[str, str]:
@@ -38,7 +38,7 @@ class Servers:
     def check_same(self, record: ClusterRecord) -> None:
         """Raises Failure where a cluster that was started stands on others."""
         if not self.embedded and record.bootstrap_servers != self._configuration.bootstrap_servers:
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"the cluster of {self._home} uses Kafka at {record.bootstrap_servers}: stop it first, or give "
                 "another --home",
@@ -47,7 +47,7 @@ class Servers:
             HIGH_AVAILABILITY.key, HIGH_AVAILABILITY.write(HIGH_AVAILABILITY.default)
         )
         if kind != HIGH_AVAILABILITY.write(self._configuration.get(HIGH_AVAILABILITY)):
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"the cluster of {self._home} runs with {HIGH_AVAILABILITY.key} {kind}: stop it first "
                 "(`tailrace cluster stop --suspend` keeps its jobs)",
@@ -57,7 +57,7 @@ class Servers:
             record.embedded_zookeeper != self.zookeeper.embedded
             or (not self.zookeeper.embedded and quorum != self._configuration.get(ZOOKEEPER_QUORUM))
         ):
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"the cluster of {self._home} uses ZooKeeper at {quorum}: stop it first "
                 "(`tailrace cluster stop --suspend` keeps its jobs)",
@@ -86,7 +86,7 @@ class Servers:
         """
         older_log = not self.embedded or (self.kafka_dir / "data").exists()
         if not self.kafka_runs():
-            self._starting = KafkaStart(self.kafka_dir, detached=detached)
+            self._starting = KafkaStartup(self.kafka_dir, detached=detached)
             self.kafka = self._starting.kafka
         if not self.zookeeper.is_running():
             self._fresh_zookeeper = True

@@ -7,7 +7,7 @@ from ...log import LogUnavailable
 from ...log.cluster_topics import create_cluster_topics
 from ...log.factory import create_admin_client
 from ...log.topics import describe_topics, log_topic
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 from .local_process import Progress
 
 
@@ -15,7 +15,7 @@ def restore_topics(configuration: Configuration, progress: Progress) -> None:
     """Creates what was deleted, and says so. Raises Failure where it was the log; LogUnavailable."""
     client, log = create_admin_client(configuration), log_topic(configuration.cluster_id)
     if describe_topics(client, [log])[log] is None:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.UNREACHABLE,
             f"{log} was deleted: the processes of the cluster are ending, and what they knew is lost with it. Start "
             "the cluster again in some seconds",
@@ -34,7 +34,7 @@ def has_log(configuration: Configuration) -> bool | None:
         return None
 
 
-def what_remains(cluster: str, place: str, has_log: bool | None) -> list[str]:
+def describe_remaining_topics(cluster: str, place: str, has_log: bool | None) -> list[str]:
     """The lines that people read when a cluster has stopped. `place`: of its log, such as "in /home/me/kafka"."""
     if has_log is None:
         return [

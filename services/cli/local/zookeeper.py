@@ -22,7 +22,7 @@ from ...configuration.options.zookeeper import (
     SaslMechanism,
 )
 from ...core.role import DISPATCHER
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 from .cluster_record import ClusterRecord
 
 _OPTIONS = "high-availability."
@@ -66,7 +66,7 @@ class LocalZooKeeper:
         get = self._configuration.get
         wanted = ZOOKEEPER_TLS if get(ZOOKEEPER_TLS) else ZOOKEEPER_SASL
         if self.embedded and (get(ZOOKEEPER_TLS) or get(ZOOKEEPER_SASL) is not SaslMechanism.NONE):
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"{wanted.key} is set, but the ZooKeeper that would be started here can't do that: name one that can "
                 f"with {ZOOKEEPER_QUORUM.key}",
@@ -101,7 +101,7 @@ class LocalZooKeeper:
         try:
             contenders = CandidatesReader(settings)
         except KazooTimeoutError:
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.UNREACHABLE,
                 f"ZooKeeper at {settings.quorum} does not answer: does it run, and is {ZOOKEEPER_QUORUM.key} right?",
             ) from None

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..exit_codes import ExitCode, Failure
+from ..exit_codes import CommandFailure, ExitCode
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 _CONNECT_S = 3.0
 
 
-def check_reachable(configuration: Configuration) -> None:
+def check_kafka_reachable(configuration: Configuration) -> None:
     """Raises Failure where Kafka does not answer: what creates topics would be patient."""
     silent = []
     for server in configuration.bootstrap_servers.split(","):
-        why = _why_silent(server)
+        why = _explain_no_answer(server)
         if why is None:
             break
         silent.append(why)
     else:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.UNREACHABLE,
             f"there is no Kafka at {configuration.bootstrap_servers}: {'; '.join(silent)}",
         )
@@ -31,15 +31,15 @@ def check_reachable(configuration: Configuration) -> None:
     from ...log.factory import create_admin_client
 
     try:
-        create_admin_client(configuration).list_topics(timeout=_PATIENCE_S)
+        create_admin_client(configuration).list_topics(timeout=_TIMEOUT_S)
     except KafkaException as error:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.UNREACHABLE,
             f"Kafka at {configuration.bootstrap_servers} does not answer ({error.args[0].str()}): is it up?",
         ) from None
 
 
-def _why_silent(server: str) -> str | None:
+def _explain_no_answer(server: str) -> str | None:
     """None where something accepts connections at host:port."""
     import socket
 

@@ -19,7 +19,7 @@ from ....infra.storage.errors import CheckpointError
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...blobs.errors import BlobUnavailable
-from ...blobs.garbage_collector import Fate, orphans, store_of
+from ...blobs.garbage_collector import JobPhase, create_store, find_orphans
 from ...configuration import Configuration
 from ...configuration.options.blob import BLOB_CLEANUP_INTERVAL
 from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
@@ -27,13 +27,13 @@ from ...election import zookeeper_nodes
 from ...election.settings import ZooKeeperSettings
 from ...election.zookeeper_nodes import RoleNodes, ZooKeeperUnreachable
 from ...snapshots.store import SnapshotStore
-from ..render.output import tell
+from ..render.output import print_progress
 
 Jobs = dict[str, JobStatus]
 """Job id -> its status, for all that the log knows."""
 
 
-class Orphan(msgspec.Struct, frozen=True, omit_defaults=True):
+class OrphanedResource(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something by its `path` (of ZooKeeper, or a URI), and why nobody needs it."""
 
     kind: str
@@ -46,7 +46,7 @@ class Orphan(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which snapshot."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class ClusterResources(msgspec.Struct, frozen=True):
     """What there is. `nodes`: None where ZooKeeper is not used or does not answer."""
 
     nodes: tuple[RoleNodes, ...] | None = None
@@ -55,40 +55,45 @@ class Kept(msgspec.Struct, frozen=True):
     snapshots: tuple[int, ...] = ()
 
 
-class NotRemoved(Exception):
+class OrphanNotRemoved(Exception):
     """Something stays; the text says what, and why."""
 
 
-def look(configuration: Configuration, *, timeout_s: float = 5.0) -> Kept:
+def list_resources(configuration: Configuration, *, timeout_s: float = 5.0) -> ClusterResources:
     """What a cluster keeps outside of its log; people are told of what does not answer."""
     blobs: Sequence[str] = ()
     snapshots: Sequence[int] = ()
     nodes = _nodes(configuration, timeout_s)
     try:
-        blobs = store_of(configuration).jobs()
+        blobs = create_store(configuration).jobs()
         snapshots = SnapshotStore.of(configuration).offsets()
     except (BlobUnavailable, CheckpointError) as error:
-        tell(f"which blobs and snapshots are kept is not known: {error}")
-    return Kept(nodes, tuple(blobs), tuple(snapshots))
+        print_progress(f"which blobs and snapshots are kept is not known: {error}")
+    return ClusterResources(nodes, tuple(blobs), tuple(snapshots))
 
 
-def find(configuration: Configuration, kept: Kept, jobs: Jobs, end: int) -> list[Orphan]:
+def find_orphaned_resources(
+    configuration: Configuration, kept: ClusterResources, jobs: Jobs, end: int
+) -> list[OrphanedResource]:
     """All orphans among what was kept when the log was read up to its last offset, `end`."""
     ended = {job_id: status in JOB_ENDS for job_id, status in jobs.items()}
     found = [
-        Orphan("node", each.path, each.reason) for each in zookeeper_nodes.orphans(kept.nodes or (), ended)
+        OrphanedResource("node", each.path, each.reason)
+        for each in zookeeper_nodes.orphans(kept.nodes or (), ended)
     ]
     try:
         found += _blobs(configuration, kept, ended)
     except BlobUnavailable as error:
-        tell(f"which blobs are old is not known: {error}")
+        print_progress(f"which blobs are old is not known: {error}")
     return [*found, *_snapshots(configuration, kept, end)]
 
 
-def remove(configuration: Configuration, unwanted: Sequence[Orphan], *, timeout_s: float = 10.0) -> None:
+def remove_orphan(
+    configuration: Configuration, unwanted: Sequence[OrphanedResource], *, timeout_s: float = 10.0
+) -> None:
     """Removes orphans; what is gone meanwhile is passed over. Raises NotRemoved, when all else was tried."""
     faults = []
-    blobs, snapshots = store_of(configuration), SnapshotStore.of(configuration)
+    blobs, snapshots = create_store(configuration), SnapshotStore.of(configuration)
     if nodes := [zookeeper_nodes.Orphan(each.path, each.reason) for each in unwanted if each.kind == "node"]:
         try:
             zookeeper_nodes.remove(
@@ -105,7 +110,7 @@ def remove(configuration: Configuration, unwanted: Sequence[Orphan], *, timeout_
         except (BlobUnavailable, CheckpointError) as error:
             faults.append(str(error))
     if faults:
-        raise NotRemoved("; ".join(dict.fromkeys(faults)))
+        raise OrphanNotRemoved("; ".join(dict.fromkeys(faults)))
 
 
 def _nodes(configuration: Configuration, timeout_s: float) -> tuple[RoleNodes, ...] | None:
@@ -116,26 +121,28 @@ def _nodes(configuration: Configuration, timeout_s: float) -> tuple[RoleNodes, .
             ZooKeeperSettings.from_configuration(configuration), timeout_s=timeout_s
         )
     except ZooKeeperUnreachable as error:
-        tell(f"what is in ZooKeeper, and who stands by, is not known: {error}")
+        print_progress(f"what is in ZooKeeper, and who stands by, is not known: {error}")
         return None
 
 
-def _blobs(configuration: Configuration, kept: Kept, ended: dict[str, bool]) -> Iterator[Orphan]:
-    def fate(job_id: str) -> Fate:
+def _blobs(
+    configuration: Configuration, kept: ClusterResources, ended: dict[str, bool]
+) -> Iterator[OrphanedResource]:
+    def fate(job_id: str) -> JobPhase:
         if job_id not in ended:
-            return Fate.UNKNOWN
-        return Fate.OVER if ended[job_id] else Fate.LIVE
+            return JobPhase.UNKNOWN
+        return JobPhase.OVER if ended[job_id] else JobPhase.LIVE
 
     store = f"{configuration.ha_storage}/{configuration.ha_cluster_id}/blob"
     old = time.time() - configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6
-    for job_id in orphans(store_of(configuration), kept.blobs, fate, old):
+    for job_id in find_orphans(create_store(configuration), kept.blobs, fate, old):
         reason = f"job {job_id} has ended" if job_id in ended else f"the log knows no job {job_id}"
-        yield Orphan("blobs", f"{store}/job_{job_id}", reason, job_id=job_id)
+        yield OrphanedResource("blobs", f"{store}/job_{job_id}", reason, job_id=job_id)
 
 
-def _snapshots(configuration: Configuration, kept: Kept, end: int) -> Iterator[Orphan]:
+def _snapshots(configuration: Configuration, kept: ClusterResources, end: int) -> Iterator[OrphanedResource]:
     store = SnapshotStore.of(configuration)
     for offset in kept.snapshots:
         if offset > end:
             reason = f"it reaches offset {offset}, and the log ends at {end}"
-            yield Orphan("snapshot", store.uri_of(offset), reason, offset=offset)
+            yield OrphanedResource("snapshot", store.uri_of(offset), reason, offset=offset)

@@ -11,9 +11,9 @@ import msgspec
 from ....pipelines.checkpoint.metadata import CheckpointMetadata, SubtaskSnapshot, VertexOutline, files_of
 from ....pipelines.checkpoint.previous_job import ACCUMULATORS
 from ....schemas.types import OperatorState, StateFile
-from .output import clock, size
+from .output import format_size, format_time
 
-_MOST_POSITIONS = 8
+_MAX_POSITIONS = 8
 
 
 class OperatorPart(msgspec.Struct, frozen=True):
@@ -95,14 +95,14 @@ def inspect(metadata: CheckpointMetadata, faults: Sequence[str] | None = None) -
     )
 
 
-def head(found: Inspection) -> list[str]:
+def format_header(found: Inspection) -> list[str]:
     """The lines above the tables."""
     number = f"number {found.checkpoint_id}, generation {found.generation}"
     return [
         f"{found.snapshot_type.lower()} {found.uri}",
         f"  of job     {found.job_id} ({found.job_name}), {number}",
-        f"  triggered  {clock(found.triggered)}",
-        f"  size       {size(found.size)} in {found.files} {'file' if found.files == 1 else 'files'}",
+        f"  triggered  {format_time(found.triggered)}",
+        f"  size       {format_size(found.size)} in {found.files} {'file' if found.files == 1 else 'files'}",
     ]
 
 
@@ -118,7 +118,7 @@ def operator_rows(found: Inspection) -> list[tuple[str, ...]]:
             first = (vertex.name, f"{vertex.parallelism} of {vertex.max_parallelism}")
             named = first if number == 0 else ("", "")
             name = f"{each.name} (uid {each.uid})" if each.uid else each.name
-            rows.append((*named, name, each.kind, each.operator_id, size(each.size)))
+            rows.append((*named, name, each.kind, each.operator_id, format_size(each.size)))
     return rows
 
 
@@ -132,11 +132,11 @@ def subtask_rows(found: Inspection) -> list[tuple[str, ...]]:
                 rows.append((name, "", "", "", "", "had finished"))
             for each in part.operators:
                 what = _positions(each.positions)
-                rows.append((name, each.name, size(each.size), str(each.files), each.key_groups, what))
+                rows.append((name, each.name, format_size(each.size), str(each.files), each.key_groups, what))
             if part.in_flight:
-                rows.append((name, "", size(part.in_flight), "", "", "in flight"))
+                rows.append((name, "", format_size(part.in_flight), "", "", "in flight"))
             if not part.finished and not part.operators and not part.in_flight:
-                rows.append((name, "", size(0), "", "", "no state"))
+                rows.append((name, "", format_size(0), "", "", "no state"))
     return rows
 
 
@@ -175,7 +175,9 @@ def _operator(key: str, name: str, state: OperatorState) -> OperatorPart:
     bytes_held = sum(each.length for each in state.files) + len(state.inline or b"")
     shown = ACCUMULATORS if key == ACCUMULATORS else name
     files = len({each.path for each in state.files})
-    return OperatorPart(key, shown, bytes_held, files, key_groups(state.files), _positions_of(state.inline))
+    return OperatorPart(
+        key, shown, bytes_held, files, key_groups(state.files), _source_positions(state.inline)
+    )
 
 
 def key_groups(files: Iterable[StateFile]) -> str:
@@ -192,7 +194,7 @@ def key_groups(files: Iterable[StateFile]) -> str:
     return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in joined)
 
 
-def _positions_of(inline: bytes | None) -> dict[str, dict[str, int]]:
+def _source_positions(inline: bytes | None) -> dict[str, dict[str, int]]:
     try:
         found: Any = json.loads(inline or b"{}")
         return msgspec.convert(found, dict[str, dict[str, int]])
@@ -209,5 +211,5 @@ def _positions(positions: dict[str, dict[str, int]]) -> str:
             of.items(), key=lambda each: int(each[0]) if each[0].isdecimal() else 0
         )
     ]
-    left = len(told) - _MOST_POSITIONS
-    return ", ".join(told[:_MOST_POSITIONS]) + (f" and {left} more" if left > 0 else "")
+    left = len(told) - _MAX_POSITIONS
+    return ", ".join(told[:_MAX_POSITIONS]) + (f" and {left} more" if left > 0 else "")

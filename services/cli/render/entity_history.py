@@ -7,20 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....infra.sanitize import escape_control_characters, local_time
-from .output import lasted, result
+from .output import format_duration, print_result
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ...history.entity_history.cause_chains import Effect, Why
-    from ...history.entity_history.timeline import Line, Moment, Story
+    from ...history.entity_history.cause_chains import CauseChain, Effect
+    from ...history.entity_history.timeline import EntityHistory, EventReference, HistoryLine
 
 _DAY = "%Y-%m-%d"
-_NARROWEST = 40
-_LONGEST_TEXT = 100
-_LONGEST_CAUSE = 1_000
+_MIN_WIDTH = 40
+_MAX_TEXT_LENGTH = 100
+_MAX_CAUSE_LENGTH = 1_000
 _FIRST_LINES, _LAST_LINES = 200, 300
-_MOST_CAUSES = 20
+_MAX_CAUSES = 20
 """Causes that are shown at each end of a longer chain."""
 _STYLES = {"!!": "bold red", "!": "red", "x": "dim", "": ""}
 _LEGEND = {
@@ -89,21 +89,21 @@ class Page:
         if self._console is None:
             self._print([*cells, Segment(text)])
             return
-        from .wrapping import wrapped
+        from .wrapping import wrap_text
 
         width = self._console.width
-        if width - indent < _NARROWEST:
+        if width - indent < _MIN_WIDTH:
             indent = 8
             self._print(cells)
             cells = [Segment(" " * indent)]
-        first, *rest = wrapped(text, width - indent)
+        first, *rest = wrap_text(text, width - indent)
         self._print([*cells, Segment(first, row.text.style)])
         for each in rest:
             self._print([Segment(" " * indent), Segment(each, row.text.style)])
 
     def _print(self, segments: Sequence[Segment]) -> None:
         if self._console is None:
-            result("".join(each.text for each in segments).rstrip())
+            print_result("".join(each.text for each in segments).rstrip())
             return
         from rich.text import Text
 
@@ -118,14 +118,14 @@ def _console() -> Console:
     return Console(highlight=False)
 
 
-def head(page: Page, story: Story) -> None:
+def format_head(page: Page, story: EntityHistory) -> None:
     """What it is, when it began, and when and how it ended."""
-    page.line(Segment(title(story), _TITLE))
+    page.line(Segment(format_title(story), _TITLE))
     if story.began is not None:
         page.line(Segment("  began    ", _QUIET), Segment(_moment(story.began)))
         _because(page, story.because)
     if story.ended is not None and story.began is not None:
-        took = f", {lasted(max(0, story.ended.time - story.began.time))} later"
+        took = f", {format_duration(max(0, story.ended.time - story.began.time))} later"
         page.line(Segment("  ended    ", _QUIET), Segment(_moment(story.ended, took)))
         _because(page, story.ended_because)
     elif story.last is not None and story.began is not None:
@@ -133,12 +133,14 @@ def head(page: Page, story: Story) -> None:
     page.line()
 
 
-def _because(page: Page, moment: Moment | None) -> None:
+def _because(page: Page, moment: EventReference | None) -> None:
     if moment is not None:
         page.line(Segment("  because  ", _QUIET), Segment(_moment(moment)))
 
 
-def body(page: Page, lines: Sequence[Line], before: Line | None = None, *, everything: bool = False) -> None:
+def format_body(
+    page: Page, lines: Sequence[HistoryLine], before: HistoryLine | None = None, *, everything: bool = False
+) -> None:
     """The lines, each with how long after the one before it came. `before`: what was printed last. Of a story without
     end the middle is left out, unless `everything` is wanted."""
     rows = list(_rows(lines, before))
@@ -151,7 +153,7 @@ def body(page: Page, lines: Sequence[Line], before: Line | None = None, *, every
     page.rows([*names, *rows])
 
 
-def end(page: Page, story: Story) -> None:
+def format_end(page: Page, story: EntityHistory) -> None:
     """The outcome and its root cause, what was left out, and what the marks mean."""
     if story.lines:
         page.line()
@@ -163,7 +165,7 @@ def end(page: Page, story: Story) -> None:
         label = "recovered   " if story.recovered else "root cause  " if story.failed else "was failing "
         page.line(
             Segment(label, _QUIET),
-            Segment(_moment(story.root_cause, longest=_LONGEST_CAUSE), "" if story.recovered else _BAD),
+            Segment(_moment(story.root_cause, longest=_MAX_CAUSE_LENGTH), "" if story.recovered else _BAD),
         )
     left_out = []
     if story.details:
@@ -177,20 +179,20 @@ def end(page: Page, story: Story) -> None:
         page.line(Segment(f"marks       {', '.join(f'{each} {_LEGEND[each]}' for each in marks)}", _QUIET))
 
 
-def causes(page: Page, found: Why, *, everything: bool = False) -> None:
+def format_causes(page: Page, found: CauseChain, *, everything: bool = False) -> None:
     """The event that was asked for, each cause below it, and what began it."""
     asked = found.lines[0]
     page.line(Segment(f"offset {asked.offset}: {asked.who}: {asked.text}", _TITLE))
     page.line()
     rows = []
-    between = 0 if everything else max(0, len(found.lines) - 2 * _MOST_CAUSES)
+    between = 0 if everything else max(0, len(found.lines) - 2 * _MAX_CAUSES)
     for number, (line, above) in enumerate(zip(found.lines, [None, *found.lines], strict=False)):
-        if between and _MOST_CAUSES <= number < _MOST_CAUSES + between:
-            if number == _MOST_CAUSES:
+        if between and _MAX_CAUSES <= number < _MAX_CAUSES + between:
+            if number == _MAX_CAUSES:
                 text = Segment(f"... and {between:,} causes between (--all shows them)", _QUIET)
                 rows.append(Row(tuple(Segment("") for _ in _HEADINGS.columns), text))
             continue
-        before = "" if above is None else f"{lasted(max(0, above.time - line.time))} before"
+        before = "" if above is None else f"{format_duration(max(0, above.time - line.time))} before"
         because = "" if above is None else "because"
         rows.append(
             Row(
@@ -208,11 +210,11 @@ def causes(page: Page, found: Why, *, everything: bool = False) -> None:
     page.rows(rows)
     page.line()
     began, asked_time = found.lines[-1], asked.time
-    ago = f", {lasted(max(0, asked_time - began.time))} before" if len(found.lines) > 1 else ""
+    ago = f", {format_duration(max(0, asked_time - began.time))} before" if len(found.lines) > 1 else ""
     page.line(Segment("began with  ", _QUIET), Segment(f"{found.text} (offset {began.offset}{ago})", _TITLE))
 
 
-def effects(page: Page, root: Effect, count: int, last: int | None) -> None:
+def format_effects(page: Page, root: Effect, count: int, last: int | None) -> None:
     """The event, and the tree of what came of it."""
     line = root.line
     page.line(
@@ -222,13 +224,13 @@ def effects(page: Page, root: Effect, count: int, last: int | None) -> None:
     for branch in _branches(root, "", unicode, line.time):
         page.line(*branch)
     page.line()
-    until = "" if last is None else f", over {lasted(max(0, last - line.time))}"
-    shown = _shown(root) - 1
+    until = "" if last is None else f", over {format_duration(max(0, last - line.time))}"
+    shown = _format_row(root) - 1
     left = f"; {_events(count - shown)} not shown (--all shows them)" if count > shown else ""
     page.line(Segment("effects     ", _QUIET), Segment(f"{_events(count)}{until}{left}", _TITLE))
 
 
-def title(story: Story) -> str:
+def format_title(story: EntityHistory) -> str:
     """What the story is of."""
     name = story.names[0] if story.names else ""
     match story.kind:
@@ -243,7 +245,7 @@ def title(story: Story) -> str:
             return f"{_KINDS.get(kind, kind)} {story.id}"
 
 
-def _rows(lines: Sequence[Line], before: Line | None) -> Iterator[Row]:
+def _rows(lines: Sequence[HistoryLine], before: HistoryLine | None) -> Iterator[Row]:
     days = {local_time(each.time, _DAY) for each in lines}
     for line in lines:
         style = _STYLES[line.mark.value]
@@ -262,12 +264,12 @@ def _rows(lines: Sequence[Line], before: Line | None) -> Iterator[Row]:
         before = line
 
 
-def _text(line: Line) -> Segment:
+def _text(line: HistoryLine) -> Segment:
     text = line.text
     if line.count > 1 and (over := line.time_of_last - line.time) >= 1000:
-        text += f" [over {lasted(over)}]"
+        text += f" [over {format_duration(over)}]"
     if line.waited is not None:
-        text += f" [after waiting {lasted(line.waited)}]"
+        text += f" [after waiting {format_duration(line.waited)}]"
     if line.root is not None:
         text += f" [began at {line.root}]"
     if line.ignored is not None:
@@ -285,7 +287,7 @@ def _branches(effect: Effect, indent: str, unicode: bool, since: int) -> Iterato
         yield [
             Segment(indent + (last if is_last else fork), _QUIET),
             Segment(f"{_offsets(line)} "),
-            Segment(f"+{lasted(max(0, line.time - since))}  ", _QUIET),
+            Segment(f"+{format_duration(max(0, line.time - since))}  ", _QUIET),
             Segment(f"{mark}{line.who}: {_text(line).text}", style),
         ]
         yield from _branches(each, indent + ("   " if is_last else bar), unicode, since)
@@ -293,15 +295,15 @@ def _branches(effect: Effect, indent: str, unicode: bool, since: int) -> Iterato
         yield [Segment(f"{indent}{last}and {_events(effect.left_out)} more", _QUIET)]
 
 
-def _offsets(line: Line) -> str:
+def _offsets(line: HistoryLine) -> str:
     return f"{line.offset}" if line.count == 1 else f"{line.offset}..{line.until}"
 
 
-def _shown(effect: Effect) -> int:
-    return effect.line.count + sum(_shown(each) for each in effect.effects)
+def _format_row(effect: Effect) -> int:
+    return effect.line.count + sum(_format_row(each) for each in effect.effects)
 
 
-def _moment(moment: Moment, took: str = "", longest: int = _LONGEST_TEXT) -> str:
+def _moment(moment: EventReference, took: str = "", longest: int = _MAX_TEXT_LENGTH) -> str:
     text = moment.text if len(moment.text) <= longest else f"{moment.text[: longest - 3]}..."
     return f"{_clock(moment.time, with_day=True)}, offset {moment.offset}{took}: {text}"
 
@@ -315,7 +317,7 @@ def _after(microseconds: int) -> str:
     if abs(microseconds) < 1000:
         return ""
     # The clocks of two machines may differ.
-    return f"+{lasted(microseconds)}" if microseconds > 0 else f"-{lasted(-microseconds)}"
+    return f"+{format_duration(microseconds)}" if microseconds > 0 else f"-{format_duration(-microseconds)}"
 
 
 def _events(count: int) -> str:

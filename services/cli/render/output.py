@@ -9,23 +9,23 @@ from ....infra.redaction import redacted
 from ....infra.sanitize import escape_control_characters, local_time
 
 
-def tell(line: str) -> None:
+def print_progress(line: str) -> None:
     """A line of progress, on stderr, without secrets."""
     print(redacted(line), file=sys.stderr, flush=True)
 
 
-def result(line: str) -> None:
+def print_result(line: str) -> None:
     """A line of what was asked for, on stdout, without secrets. Raises BrokenPipeError where nobody reads it any
     more."""
     print(redacted(line), flush=True)
 
 
-def verbatim(line: str) -> None:
+def print_verbatim(line: str) -> None:
     """A line that a job has printed, on stdout. Raises BrokenPipeError as `result`."""
     print(line, flush=True)
 
 
-def table(
+def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, progress: bool = False
 ) -> None:
     """A table on stdout, or, as `progress`, on stderr; plain columns where that is no terminal.
@@ -52,12 +52,12 @@ def table(
     Console(file=stream).print(drawn)
 
 
-def amount(value: float) -> str:
+def format_amount(value: float) -> str:
     """A number for people: whole numbers without a point."""
     return f"{int(value):,}" if value.is_integer() else f"{value:,}"
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Bytes for people."""
     value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1024 and len(units) > 1:
@@ -65,7 +65,7 @@ def size(count: int) -> str:
     return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
-def lasted(microseconds: int) -> str:
+def format_duration(microseconds: int) -> str:
     """A length of time for people."""
     if microseconds < 1_000_000:
         return f"{microseconds / 1000:.3g} ms" if microseconds < 999_500 else "1 s"
@@ -76,6 +76,6 @@ def lasted(microseconds: int) -> str:
     return f"{minutes} min {seconds} s"
 
 
-def clock(microseconds: int | None) -> str:
+def format_time(microseconds: int | None) -> str:
     """Local date and time; empty where there is none."""
     return "" if microseconds is None else local_time(microseconds, "%Y-%m-%d %H:%M:%S")

@@ -10,13 +10,13 @@ import time
 from types import TracebackType
 from typing import Self
 
-_PATIENCE_S = 1.0
+_DELAY_S = 1.0
 _PATIENCE_ELSEWHERE_S = 3.0
 _TERMINAL_S = 0.2
 _ELSEWHERE_S = 10.0
 
 
-class Progress:
+class ProgressLine:
     """`with Progress("reads", total) as progress: ... progress(done)`; the call costs next to nothing."""
 
     def __init__(self, doing: str, total: int | None = None, unit: str = "events") -> None:
@@ -25,7 +25,7 @@ class Progress:
         self.total = total
         self._unit = unit
         self._start = time.monotonic()
-        self._next = self._start + (_PATIENCE_S if sys.stderr.isatty() else _PATIENCE_ELSEWHERE_S)
+        self._next = self._start + (_DELAY_S if sys.stderr.isatty() else _PATIENCE_ELSEWHERE_S)
         self._shown = False
 
     def __call__(self, done: int) -> None:

@@ -9,7 +9,7 @@ from rich.cells import cell_len, chop_cells
 from ....infra.sanitize import escape_control_characters
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Lines of at most `width` cells, one or more, each as far in as the first."""
     own = escape_control_characters(text).lstrip(" ")
     indent = " " * min(len(text) - len(text.lstrip(" ")), width // 2)

@@ -10,16 +10,16 @@ import typer
 
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
 from ..args.log_source import PLACE, File
-from ..exit_codes import ExitCode, Failure
-from ..render.output import result, tell
+from ..exit_codes import CommandFailure, ExitCode
+from ..render.output import print_progress, print_result
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
     from ...log.event_log import Unreadable
     from .canvas import Glyphs
-    from .live_processes import Presence
-    from .log_reader import Opened
-    from .view_builder import Watch
+    from .live_processes import LiveProcesses
+    from .log_reader import OpenLog
+    from .view_builder import ViewBuilder
 
 _SLOWEST, _FASTEST = 0.01, 100_000.0
 
@@ -53,10 +53,12 @@ def top(
     its end. -o json prints what one screen would be made of.
     """
     if not _SLOWEST <= speed <= _FASTEST:
-        raise Failure(ExitCode.USAGE, f"--speed {speed:g} is not between {_SLOWEST:g} and {_FASTEST:g}")
-    from .log_opener import Opener
+        raise CommandFailure(
+            ExitCode.USAGE, f"--speed {speed:g} is not between {_SLOWEST:g} and {_FASTEST:g}"
+        )
+    from .log_opener import LogOpener
 
-    opener = Opener(home, bootstrap_servers, cluster_id, file)
+    opener = LogOpener(home, bootstrap_servers, cluster_id, file)
     opened = opener.open()
     try:
         # textual reads from the one and writes to the last.
@@ -73,20 +75,20 @@ def top(
     return ExitCode.OK
 
 
-def _beginning(opened: Opened, place: str | None) -> str | None:
+def _beginning(opened: OpenLog, place: str | None) -> str | None:
     """Where playing begins; None: at the present. What is wrong with a place is told before there is a screen."""
-    from ...history.log_position import Extent
-    from ..args.log_source import at
+    from ...history.log_position import LogExtent
+    from ..args.log_source import position_at
 
     if place is not None:
-        at(opened.source, place)
+        position_at(opened.source, place)
         # The thread that reads opens it for itself.
         opened.source.index.close()
     elif opened.live:
         # Whoever asks for a cluster that is not there is told so.
         opened.source.log.end()
     else:
-        extent = Extent.of(opened.source.log)
+        extent = LogExtent.of(opened.source.log)
         place = str(extent.first) if extent.end > extent.first else None
     return place
 
@@ -98,7 +100,7 @@ def _glyphs(ascii_only: bool) -> Glyphs:
 
 
 def _print(
-    opened: Opened,
+    opened: OpenLog,
     configuration: Configuration | None,
     place: str | None,
     speed: float,
@@ -108,10 +110,10 @@ def _print(
     import time
 
     from ....infra.logging_setup import log_to_stderr
-    from .event_player import Mode, Status
-    from .live_processes import Presence
+    from .event_player import PlayerMode, PlayerStatus
+    from .live_processes import LiveProcesses
     from .screen import draw
-    from .ui_state import Look
+    from .ui_state import UiState
 
     log_to_stderr()
     with opened.source:
@@ -120,55 +122,55 @@ def _print(
     if output is Format.JSON:
         import msgspec
 
-        result(msgspec.json.encode(view).decode())
+        print_result(msgspec.json.encode(view).decode())
         return ExitCode.OK
     live = opened.live and place is None
-    status = Status(
-        mode=Mode.LIVE if live else Mode.PAUSED if view.offset + 1 < end else Mode.END,
+    status = PlayerStatus(
+        mode=PlayerMode.LIVE if live else PlayerMode.PAUSED if view.offset + 1 < end else PlayerMode.END,
         now=max(time.time_ns() // 1000, view.time or 0) if live else view.time,
         speed=speed,
         end=end,
     )
-    presence = _presence(configuration) if live and configuration is not None else Presence()
+    presence = _presence(configuration) if live and configuration is not None else LiveProcesses()
     size = shutil.get_terminal_size((120, 40))
-    lines = draw(view, Look(), status, presence, size.columns, size.lines, glyphs).lines
+    lines = draw(view, UiState(), status, presence, size.columns, size.lines, glyphs).lines
     # The last one has the keys.
     texts = [each.text for each in lines[:-1]]
     while texts and not texts[-1]:
         texts.pop()
-    result("\n".join(texts))
+    print_result("\n".join(texts))
     return ExitCode.OK
 
 
-def _presence(configuration: Configuration) -> Presence:
-    from .live_processes import ask
+def _presence(configuration: Configuration) -> LiveProcesses:
+    from .live_processes import read_live_processes
 
-    return ask(configuration)
+    return read_live_processes(configuration)
 
 
-def _read(opened: Opened, place: str | None) -> tuple[Watch, int]:
+def _read(opened: OpenLog, place: str | None) -> tuple[ViewBuilder, int]:
     """What was told up to a place, or the end; and the log's end."""
     from ...core.replica import tune_gc_for_replay
     from ...log.event_log import read_to_end
-    from ..args.log_source import at
-    from ..render.progress import Progress
+    from ..args.log_source import position_at
+    from ..render.progress import ProgressLine
     from .log_reader import CONTEXT
-    from .view_builder import Watch
+    from .view_builder import ViewBuilder
 
     tune_gc_for_replay()
     source = opened.source
     end = source.log.end()
-    target = at(source, place)
+    target = position_at(source, place)
     until = end if target is None else target + 1
-    watch = Watch(source.cluster)
+    watch = ViewBuilder(source.cluster)
     start = watch.begin(source.log, source.store, opened.histories, until - 1 - CONTEXT)
     if watch.offset >= until:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.NOT_FOUND,
             f"the head of {source.log.topic} is gone: nothing is known before offset {start}",
         )
     unreadable: list[Unreadable] = []
-    with Progress(f"reads {source.log.topic}", max(0, until - start)) as progress:
+    with ProgressLine(f"reads {source.log.topic}", max(0, until - start)) as progress:
         for batch in read_to_end(source.log, start, end=until, on_unreadable=unreadable.append):
             for record in batch:
                 watch.tell(record)
@@ -176,5 +178,7 @@ def _read(opened: Opened, place: str | None) -> tuple[Watch, int]:
     if unreadable:
         first = unreadable[0]
         count = f"{len(unreadable)} record{'' if len(unreadable) == 1 else 's'}"
-        tell(f"passes over {count} that can't be read, the first at offset {first.offset}: {first.reason}")
+        print_progress(
+            f"passes over {count} that can't be read, the first at offset {first.offset}: {first.reason}"
+        )
     return watch, end

@@ -16,23 +16,32 @@ from msgspec.structs import replace
 
 from ....schemas.event import Record
 from ...core.role import Time
-from .log_reader import Away, Back, Begun, Broken, Message, Read, Reader, Refused
-from .playback_clock import Playback
+from .log_reader import (
+    LogReader,
+    LogReconnected,
+    LogUnreachable,
+    Message,
+    ReaderFailed,
+    ReadStarted,
+    RecordsRead,
+    SeekRejected,
+)
+from .playback_clock import PlaybackClock
 from .view import View
-from .view_builder import Watch
+from .view_builder import ViewBuilder
 
 _BUDGET_S = 0.06
-_MOST_PENDING = 20_000
-_KEPT_EVERY = 20_000
+_MAX_PENDING = 20_000
+_CHECKPOINT_EVERY = 20_000
 """Events: so many are folded again at most where somebody goes back by less than that."""
-_FORGETS_AFTER = 500_000
+_MAX_CHECKPOINT_EVENTS = 500_000
 """Events that a watch is told before another one takes its place: a screen that is open for weeks does not grow."""
 _TICK = 500_000
 _ENOUGH = 64
 """Events between two looks at the clock."""
 
 
-class Mode(StrEnum):
+class PlayerMode(StrEnum):
     """What the person sees happen."""
 
     READING = "reading"
@@ -44,10 +53,10 @@ class Mode(StrEnum):
     """Of what a file holds."""
 
 
-class Status(msgspec.Struct, frozen=True):
+class PlayerStatus(msgspec.Struct, frozen=True):
     """What the screen says besides the View."""
 
-    mode: Mode = Mode.READING
+    mode: PlayerMode = PlayerMode.READING
     now: Time | None = None
     """By which ages are told; None: nothing is known yet."""
     speed: float = 1.0
@@ -69,12 +78,12 @@ class Status(msgspec.Struct, frozen=True):
     """Where the log is: a file's name, or Kafka's address."""
 
 
-class Player:
+class EventPlayer:
     """Not safe for use by several threads."""
 
     def __init__(
         self,
-        reader: Reader,
+        reader: LogReader,
         *,
         live: bool,
         cluster: str,
@@ -87,11 +96,11 @@ class Player:
         self._grows = live
         self._wall = wall
         self._source = source
-        self._watch: Watch | None = None
+        self._watch: ViewBuilder | None = None
         self._shown = View(cluster)
         self._looked_at: str | None = None
         self._pending: deque[Record] = deque()
-        self._playback = Playback(0, speed)
+        self._playback = PlaybackClock(0, speed)
         self._live = False
         self._term = 0
         self._place: str | None = None
@@ -102,7 +111,7 @@ class Player:
         self._steps = 0
         """Single events that were asked for."""
         self._position = self._end = 0
-        self._trouble: Away | None = None
+        self._trouble: LogUnreachable | None = None
         self._notice: str | None = None
         self._unreadable: dict[str, None] = {}
 
@@ -169,7 +178,7 @@ class Player:
             self._catch_up(self._watch, self._target, until)
         elif self._live:
             self._tell_until(self._watch, until, lambda _: True)
-            if self._watch.told >= _FORGETS_AFTER:
+            if self._watch.told >= _MAX_CHECKPOINT_EVENTS:
                 self._watch = self._watch.renewed()
         elif self._steps:
             self._make_steps(self._watch)
@@ -184,11 +193,11 @@ class Player:
             self._stale = False
         return self._shown
 
-    def status(self) -> Status:
+    def status(self) -> PlayerStatus:
         """As it is now."""
         mode = self._mode()
         on_the_way = 0.0
-        if mode is Mode.READING and self._target is not None and self._watch is not None:
+        if mode is PlayerMode.READING and self._target is not None and self._watch is not None:
             done, total = self._watch.offset + 1 - self._from, self._target + 1 - self._from
             on_the_way = min(1.0, max(0, done) / total) if total > 0 else 1.0
         now: Time | None = None
@@ -197,7 +206,7 @@ class Player:
             now = max(self._wall() // _TICK * _TICK, self._now_of_watch())
         elif self._watch is not None:
             now = self._playback.time
-        return Status(
+        return PlayerStatus(
             mode=mode,
             now=now,
             speed=self._playback.speed,
@@ -211,14 +220,14 @@ class Player:
             source=self._source,
         )
 
-    def _mode(self) -> Mode:
+    def _mode(self) -> PlayerMode:
         if not self._begun or self._target is not None:
-            return Mode.READING
+            return PlayerMode.READING
         if self._live:
-            return Mode.LIVE
+            return PlayerMode.LIVE
         if self._at_end() and not self._grows:
-            return Mode.END
-        return Mode.PAUSED if self._playback.paused else Mode.PLAYING
+            return PlayerMode.END
+        return PlayerMode.PAUSED if self._playback.paused else PlayerMode.PLAYING
 
     def _at_end(self) -> bool:
         return not self._pending and self._position >= self._end
@@ -228,7 +237,7 @@ class Player:
         return found or 0
 
     def _receive(self) -> None:
-        while len(self._pending) < _MOST_PENDING:
+        while len(self._pending) < _MAX_PENDING:
             message = self._reader.get()
             if message is None:
                 return
@@ -236,26 +245,26 @@ class Player:
 
     def _take(self, message: Message) -> None:
         match message:
-            case Broken(error=error):
+            case ReaderFailed(error=error):
                 raise error
-            case Away():
+            case LogUnreachable():
                 self._trouble = message
-            case Back():
+            case LogReconnected():
                 self._trouble = None
-            case Begun() | Read() | Refused() if message.term != self._term:
+            case ReadStarted() | RecordsRead() | SeekRejected() if message.term != self._term:
                 pass
-            case Begun():
+            case ReadStarted():
                 self._trouble = None
                 self._begin(message)
-            case Read(records=records, position=position, end=end):
+            case RecordsRead(records=records, position=position, end=end):
                 self._trouble = None
                 self._pending.extend(records)
                 self._position, self._end = position, max(end, self._end)
                 self._unreadable.update(dict.fromkeys(message.unreadable))
-            case Refused(why=why):
+            case SeekRejected(why=why):
                 self._refused(why)
 
-    def _begin(self, message: Begun) -> None:
+    def _begin(self, message: ReadStarted) -> None:
         if message.watch is not None:
             self._watch = message.watch
         assert self._watch is not None
@@ -274,13 +283,13 @@ class Player:
             self.go(place)
             self._notice = why
 
-    def _catch_up(self, watch: Watch, target: int, until: float) -> None:
+    def _catch_up(self, watch: ViewBuilder, target: int, until: float) -> None:
         self._tell_until(watch, until, lambda record: record.offset <= target)
         if self._position > target and (not self._pending or self._pending[0].offset > target):
             self._target = None
             self._playback = replace(self._playback, time=max(self._playback.time, self._now_of_watch()))
 
-    def _play(self, watch: Watch, elapsed_s: float, until: float) -> None:
+    def _play(self, watch: ViewBuilder, elapsed_s: float, until: float) -> None:
         if not self._pending:
             if self._at_end() and self._grows and self._trouble is None:
                 self._live = True
@@ -291,7 +300,7 @@ class Player:
             # It can't be folded that fast: the clock waits.
             self._playback = replace(playback, time=self._now_of_watch())
 
-    def _make_steps(self, watch: Watch) -> None:
+    def _make_steps(self, watch: ViewBuilder) -> None:
         """Those that were asked for, as far as there are events; more may have to be read first."""
         while self._steps and self._pending:
             self._steps -= 1
@@ -299,10 +308,10 @@ class Player:
         if self._steps and self._at_end():
             self._steps, self._notice = 0, "nothing was said after this"
 
-    def _due(self, watch: Watch) -> Time:
+    def _due(self, watch: ViewBuilder) -> Time:
         return max(self._pending[0].header.time, watch.time or 0)
 
-    def _tell_until(self, watch: Watch, until: float, wanted: Callable[[Record], bool]) -> bool:
+    def _tell_until(self, watch: ViewBuilder, until: float, wanted: Callable[[Record], bool]) -> bool:
         """Tells what is there and wanted; False where the time was over before that."""
         pending, count = self._pending, 0
         while pending and wanted(pending[0]):
@@ -312,10 +321,10 @@ class Player:
                 return not pending or not wanted(pending[0])
         return True
 
-    def _tell(self, watch: Watch) -> None:
+    def _tell(self, watch: ViewBuilder) -> None:
         record = self._pending.popleft()
         watch.tell(record)
-        if watch.told % _KEPT_EVERY == 0:
+        if watch.told % _CHECKPOINT_EVERY == 0:
             self._reader.keep(watch.renewed())
         if not self._live and self._target is None:
             self._playback = self._playback.reached(self._now_of_watch())

@@ -37,7 +37,7 @@ _OF_TASKS = {
 }
 
 
-def span(microseconds: int) -> str:
+def format_span(microseconds: int) -> str:
     """A length of time in at most six characters or so: 250ms, 3.2s, 4m, 2h10, 3d."""
     if microseconds < 0:
         return "0s"
@@ -55,12 +55,18 @@ def span(microseconds: int) -> str:
     return f"{int(seconds) // 86_400}d"
 
 
-def ago(time: Time | None, now: Time | None) -> str:
+def format_ago(time: Time | None, now: Time | None) -> str:
     """How long ago that was; empty where it is not known. Whole seconds: nobody wants to see them flicker."""
     if time is None or now is None:
         return ""
     passed = max(0, now - time) // _SECOND * _SECOND
-    return "0s" if passed < _SECOND else f"{passed // _SECOND}s" if passed < 60 * _SECOND else span(passed)
+    return (
+        "0s"
+        if passed < _SECOND
+        else f"{passed // _SECOND}s"
+        if passed < 60 * _SECOND
+        else format_span(passed)
+    )
 
 
 def date_and_time(time: Time | None) -> str:
@@ -68,12 +74,12 @@ def date_and_time(time: Time | None) -> str:
     return "" if time is None else local_time(time, f"%Y-%m-%d %H:%M:%S.{time // 1000 % 1000:03}")
 
 
-def clock(time: Time) -> str:
+def format_clock(time: Time) -> str:
     """The time of day, local."""
     return local_time(time, f"%H:%M:%S.{time // 1000 % 1000:03}")
 
 
-def tasks(counts: Mapping[str, int], room: int) -> str:
+def format_tasks(counts: Mapping[str, int], room: int) -> str:
     """How many tasks are in which state, in as many words as there is room for."""
     there = [(ExecutionState(state), count) for state, count in counts.items() if count]
     there.sort(key=lambda each: list(ExecutionState).index(each[0]))
@@ -83,17 +89,17 @@ def tasks(counts: Mapping[str, int], room: int) -> str:
     return " ".join(f"{count} {_SHORT[state]}" for state, count in there)
 
 
-def style_of_job(status: JobStatus) -> Style:
+def job_style(status: JobStatus) -> Style:
     """By how well it is."""
     return _OF_JOBS.get(status, Style.BUSY)
 
 
-def style_of_task(state: str) -> Style:
+def task_style(state: str) -> Style:
     """By how well it is."""
     return _OF_TASKS.get(ExecutionState(state), Style.BUSY)
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """1 job, 2 jobs."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 

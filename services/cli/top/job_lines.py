@@ -19,7 +19,7 @@ from ....schemas.states import EXECUTION_ENDS, JOB_ENDS
 from ...core.role import DISPATCHER, JOB_MASTER, address, instance_of, kind_of
 from ...dispatcher.state import DispatcherState, Job
 from ...history.cluster_view import job_view
-from ...history.projection import Fold
+from ...history.projection import HistoryProjection
 from ...job_master.state import JobMasterState
 from .view import JobLine
 
@@ -44,7 +44,7 @@ class _Known(msgspec.Struct, frozen=True):
 class JobLines:
     """Of one Fold, which is told everything before this is asked."""
 
-    def __init__(self, fold: Fold, restarts: Mapping[str, int]) -> None:
+    def __init__(self, fold: HistoryProjection, restarts: Mapping[str, int]) -> None:
         self._fold = fold
         self._restarts = restarts
         self._known: dict[str, _Known] = {}

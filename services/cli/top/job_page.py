@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...core.role import Time
 from ...history.checkpoint_history import CheckpointStatus, CheckpointView
-from ..render.output import size
+from ..render.output import format_size
 from . import formatting
 from .canvas import Canvas, Column, Line, Span, Style, row, width_of, widths
-from .panels import failure_of, log
-from .ui_state import Look
+from .panels import format_failure, log
+from .ui_state import UiState
 from .view import JobLine, TaskLine, View
 
 _TASKS = (
@@ -22,7 +22,9 @@ _LEAST_LOG = 4
 _MOST_CHECKPOINTS = 5
 
 
-def job_page(canvas: Canvas, view: View, look: Look, now: Time | None, room: int) -> tuple[list[Line], int]:
+def job_page(
+    canvas: Canvas, view: View, look: UiState, now: Time | None, room: int
+) -> tuple[list[Line], int]:
     """The rows, and how many tasks are among them."""
     found = next((each for each in view.jobs if each.job.job_id == look.job), None)
     if found is None:
@@ -50,21 +52,21 @@ def _head(canvas: Canvas, each: JobLine, now: Time | None) -> list[Line]:
     if job.ended is not None:
         times += f", ended {formatting.date_and_time(job.ended)[:19]}"
     elif job.submitted is not None:
-        times += f", {formatting.ago(job.submitted, now)} ago"
+        times += f", {formatting.format_ago(job.submitted, now)} ago"
     facts = [
-        f"{each.slots} of {formatting.count(job.required_slots, 'slot')}",
-        formatting.count(each.restarts, "restart"),
+        f"{each.slots} of {formatting.format_count(job.required_slots, 'slot')}",
+        formatting.format_count(each.restarts, "restart"),
     ]
     rows = [
         canvas.line(
             Span(" "),
             Span(canvas.clean(job.name), Style.TITLE),
             Span(f"  {canvas.clean(job.job_id)}  "),
-            Span(job.status.value, formatting.style_of_job(job.status)),
+            Span(job.status.value, formatting.job_style(job.status)),
         ),
         canvas.line(Span(f"   {times}{'; ' if times else ''}{', '.join(facts)}")),
     ]
-    failure, bad = failure_of(canvas, each, now)
+    failure, bad = format_failure(canvas, each, now)
     if failure:
         rows.append(canvas.line(Span(f"   {failure}", Style.BAD if bad else Style.PLAIN)))
     return rows
@@ -72,13 +74,13 @@ def _head(canvas: Canvas, each: JobLine, now: Time | None) -> list[Line]:
 
 def _tasks(canvas: Canvas, job: JobLine, tasks: tuple[TaskLine, ...], first: int, visible: int) -> list[Line]:
     if not tasks:
-        counts = formatting.tasks(job.job.tasks, canvas.width)
+        counts = formatting.format_tasks(job.job.tasks, canvas.width)
         return [canvas.line(Span(f"   {counts or 'there are none yet'}", Style.DIM))]
     cells = [
         [
             Span(canvas.clean(each.vertex), Style.NAME),
             Span(each.subtask),
-            Span(each.state, formatting.style_of_task(each.state)),
+            Span(each.state, formatting.task_style(each.state)),
             Span(str(each.attempt), Style.BAD if each.attempt > 1 else Style.PLAIN),
             Span(canvas.clean(each.resource_id or "")),
         ]
@@ -112,19 +114,23 @@ def _checkpoint(canvas: Canvas, each: CheckpointView, now: Time | None) -> Line:
     name = f"   {each.snapshot_type.value.lower()} {each.checkpoint_id} "
     match each.status:
         case CheckpointStatus.COMPLETED:
-            took = formatting.span((each.ended or each.triggered) - each.triggered)
+            took = formatting.format_span((each.ended or each.triggered) - each.triggered)
             gone = ", its files are deleted" if each.discarded else ""
-            said = f" {formatting.ago(each.ended, now)} ago, took {took}, {size(each.size)}{gone}"
+            said = (
+                f" {formatting.format_ago(each.ended, now)} ago, took {took}, {format_size(each.size)}{gone}"
+            )
             return canvas.line(Span(name), Span("completed", Style.GOOD), Span(said))
         case CheckpointStatus.FAILED:
             why = canvas.clean(each.reason or each.failure or "")
             return canvas.line(
-                Span(name), Span("failed", Style.BAD), Span(f" {formatting.ago(each.ended, now)} ago: {why}")
+                Span(name),
+                Span("failed", Style.BAD),
+                Span(f" {formatting.format_ago(each.ended, now)} ago: {why}"),
             )
         case CheckpointStatus.IN_PROGRESS:
             waits = each.waiting_for
             some = ", ".join(canvas.clean(task) for task in waits[:3]) + (" ..." if len(waits) > 3 else "")
-            since = formatting.ago(each.triggered, now)
+            since = formatting.format_ago(each.triggered, now)
             return canvas.line(
                 Span(name),
                 Span("in progress", Style.BUSY),

@@ -17,7 +17,7 @@ _INTERVAL_S = 5.0
 _TIMEOUT_S = 5.0
 
 
-class Presence(msgspec.Struct, frozen=True):
+class LiveProcesses(msgspec.Struct, frozen=True):
     """Masters by address (host:pid)."""
 
     names: Mapping[str, str] = {}
@@ -28,23 +28,23 @@ class Presence(msgspec.Struct, frozen=True):
     """Who stands for election; None: not known, or there are no elections."""
 
 
-def ask(configuration: Configuration) -> Presence:
+def read_live_processes(configuration: Configuration) -> LiveProcesses:
     """As it is now. What can't be asked is not known."""
     from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
-    from ..exit_codes import explained
+    from ..exit_codes import to_failure
     from ..local import LocalCluster
 
     try:
         local = LocalCluster.of(configuration)
     except Exception as error:
-        if explained(error) is None:
+        if to_failure(error) is None:
             raise
         local = None
     masters = {} if local is None else {each.address: each for each in local.masters.values()}
     contenders = None
     if configuration.get(HIGH_AVAILABILITY) is not HighAvailability.NONE:
         contenders = _contenders(configuration)
-    return Presence(
+    return LiveProcesses(
         names={address: each.name for address, each in masters.items()},
         running={address: each.is_running() for address, each in masters.items()},
         contenders=contenders,
@@ -62,13 +62,13 @@ def _contenders(configuration: Configuration) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(each.address for role in found for each in role.contenders))
 
 
-class Asker:
+class LiveProcessesPoller:
     """Keeps asking."""
 
-    def __init__(self, asked: Callable[[], Presence]) -> None:
+    def __init__(self, asked: Callable[[], LiveProcesses]) -> None:
         self._asked = asked
         self._stopped = threading.Event()
-        self._answer = Presence()
+        self._answer = LiveProcesses()
         self._error: Exception | None = None
         self._thread = threads.Thread(target=self._run, name="top-presence")
 
@@ -76,7 +76,7 @@ class Asker:
         """Begins."""
         self._thread.start()
 
-    def answer(self) -> Presence:
+    def answer(self) -> LiveProcesses:
         """The last one. Raises what ended the asking: a mistake of ours."""
         if self._error is not None:
             raise self._error

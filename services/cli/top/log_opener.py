@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...configuration import Configuration
-from ...history.job_history_store import HistoryStore
-from ...history.log_source import Source
+from ...history.job_history_store import JobHistoryStore
+from ...history.log_source import LogSource
 from ...log.factory import open_event_log
 from ...snapshots.store import SnapshotStore
 from ..args.common_options import find_cluster
 from ..args.log_source import find_source
-from .log_reader import Opened
+from .log_reader import OpenLog
 
 _TIMEOUT_S = 5.0
 """A log that does not answer for so long has gone away."""
 
 
-class Opener:
+class LogOpener:
     """What the command line says of where the log is."""
 
     def __init__(
@@ -30,14 +30,16 @@ class Opener:
         self.configuration: Configuration | None = None
         """Of a live cluster, as it was found last."""
 
-    def open(self) -> Opened:
+    def open(self) -> OpenLog:
         """Raises what `find_source` does."""
         if self._file is not None:
-            return Opened(find_source(self._home, self._bootstrap_servers, self._cluster_id, self._file))
+            return OpenLog(find_source(self._home, self._bootstrap_servers, self._cluster_id, self._file))
         found = find_cluster(self._home, self._bootstrap_servers, self._cluster_id)
         self.configuration = found
         log = open_event_log(found, timeout=_TIMEOUT_S)
-        return Opened(Source(log, found.cluster_id, store=SnapshotStore.of(found)), HistoryStore.of(found))
+        return OpenLog(
+            LogSource(log, found.cluster_id, store=SnapshotStore.of(found)), JobHistoryStore.of(found)
+        )
 
     @property
     def told(self) -> str:

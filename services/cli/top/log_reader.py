@@ -17,29 +17,29 @@ from ....infra import threads
 from ....schemas.event import Record
 from ...core.role import Time
 from ...history.archive.errors import ArchiveError
-from ...history.job_history_store import HistoryStore
-from ...history.log_position import BadPosition, OutsideLog, Position
-from ...history.log_source import Source
+from ...history.job_history_store import JobHistoryStore
+from ...history.log_position import InvalidPosition, LogPosition, PositionOutOfRange
+from ...history.log_source import LogSource
 from ...log import LogTruncated, LogUnavailable
 from ...log.event_log import Tail, Unreadable
-from ..exit_codes import explained
-from .view_builder import Watch
+from ..exit_codes import to_failure
+from .view_builder import ViewBuilder
 
 _POLL_S = 0.25
 _RETRY_S = 1.0
 _QUIET_POLLS = 8
 """After so many that brought nothing it is asked whether the log is still there."""
-_MOST_BATCHES = 8
-_MOST_KEPT = 32
+_MAX_BATCHES = 8
+_MAX_BUILDERS = 32
 CONTEXT = 1_000
 """Events before the wanted place that are read even where a snapshot is nearer: what the screen tells of the log."""
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OpenLog(msgspec.Struct, frozen=True):
     """A log to read, and what is kept beside the snapshots of a live cluster."""
 
-    source: Source
-    histories: HistoryStore | None = None
+    source: LogSource
+    histories: JobHistoryStore | None = None
 
     @property
     def live(self) -> bool:
@@ -47,11 +47,11 @@ class Opened(msgspec.Struct, frozen=True):
         return self.source.file is None
 
 
-class Begun(msgspec.Struct, frozen=True):
+class ReadStarted(msgspec.Struct, frozen=True):
     """What comes next is for this Watch, in which nothing was told yet; None: for the one that is there."""
 
     term: int
-    watch: Watch | None
+    watch: ViewBuilder | None
     target: int
     """The offset whose moment is wanted."""
     time: Time | None
@@ -60,7 +60,7 @@ class Begun(msgspec.Struct, frozen=True):
     """Of the log, as it is now."""
 
 
-class Read(msgspec.Struct, frozen=True):
+class RecordsRead(msgspec.Struct, frozen=True):
     """The next events; all below `position` have been given. `end`: of the log, as far as it is known."""
 
     term: int
@@ -71,34 +71,34 @@ class Read(msgspec.Struct, frozen=True):
     """Of each record among them that holds no event: where it is, and why."""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class SeekRejected(msgspec.Struct, frozen=True):
     """Nothing can be shown of the place that was wanted."""
 
     term: int
     why: str
 
 
-class Away(msgspec.Struct, frozen=True):
+class LogUnreachable(msgspec.Struct, frozen=True):
     """The log can't be read; `final`: nor is it waited for."""
 
     why: str
     final: bool
 
 
-class Back(msgspec.Struct, frozen=True):
+class LogReconnected(msgspec.Struct, frozen=True):
     """The log can be read again."""
 
 
-class Broken(msgspec.Struct, frozen=True):
+class ReaderFailed(msgspec.Struct, frozen=True):
     """A mistake of ours: the thread has ended."""
 
     error: Exception
 
 
-Message = Begun | Read | Refused | Away | Back | Broken
+Message = ReadStarted | RecordsRead | SeekRejected | LogUnreachable | LogReconnected | ReaderFailed
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class _SeekRequest(msgspec.Struct, frozen=True):
     term: int
     place: str | None
     """None: the end."""
@@ -110,16 +110,16 @@ class _Interrupted(Exception):
     """Another place is wanted, or nothing any more."""
 
 
-class Reader:
+class LogReader:
     """Gives Messages, in order, by `get`. Those of terms before the last one that was asked for are of no use."""
 
-    def __init__(self, opened: Opened, reopen: Callable[[], Opened], *, retry_s: float = _RETRY_S) -> None:
+    def __init__(self, opened: OpenLog, reopen: Callable[[], OpenLog], *, retry_s: float = _RETRY_S) -> None:
         """`reopen` opens the log anew where it had gone away; it may raise what `explained` knows."""
-        self._opened: Opened | None = opened
+        self._opened: OpenLog | None = opened
         self._reopen = reopen
         self._retry_s = retry_s
-        self._messages: queue.Queue[Message] = queue.Queue(_MOST_BATCHES)
-        self._wanted: queue.SimpleQueue[_Wanted] = queue.SimpleQueue()
+        self._messages: queue.Queue[Message] = queue.Queue(_MAX_BATCHES)
+        self._wanted: queue.SimpleQueue[_SeekRequest] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._term = 0
         self._asked = 0
@@ -128,8 +128,8 @@ class Reader:
         self._position = 0
         self._end = 0
         self._unreadable: list[str] = []
-        self._kept: queue.SimpleQueue[Watch] = queue.SimpleQueue()
-        self._known: list[Watch] = []
+        self._kept: queue.SimpleQueue[ViewBuilder] = queue.SimpleQueue()
+        self._known: list[ViewBuilder] = []
         """Where to begin from, by offset."""
         self._thread = threads.Thread(target=self._run, name="top-reader")
 
@@ -140,10 +140,10 @@ class Reader:
     def want(self, place: str | None, shown: int = -1) -> int:
         """Goes to OFFSET|TIME, or to the end; returns the term of what comes from there."""
         self._asked += 1
-        self._wanted.put(_Wanted(self._asked, place, shown))
+        self._wanted.put(_SeekRequest(self._asked, place, shown))
         return self._asked
 
-    def keep(self, watch: Watch) -> None:
+    def keep(self, watch: ViewBuilder) -> None:
         """A moment to begin from when somebody goes back; nobody else is to use it."""
         self._kept.put(watch)
 
@@ -173,7 +173,7 @@ class Reader:
         except _Interrupted:
             pass
         except Exception as error:
-            self._put(Broken(error), anyway=True)
+            self._put(ReaderFailed(error), anyway=True)
         finally:
             self._let_go()
 
@@ -187,13 +187,13 @@ class Reader:
         else:
             self._read()
 
-    def _newest_wish(self) -> _Wanted | None:
+    def _newest_wish(self) -> _SeekRequest | None:
         found = None
         while not self._wanted.empty():
             found = self._wanted.get()
         return found
 
-    def _begin(self, wanted: _Wanted) -> None:
+    def _begin(self, wanted: _SeekRequest) -> None:
         assert self._opened is not None
         source = self._opened.source
         self._term = wanted.term
@@ -201,22 +201,24 @@ class Reader:
             self._end = source.log.end()
             target, time = self._end - 1, None
             if wanted.place is not None:
-                position = Position.parse(wanted.place)
+                position = LogPosition.parse(wanted.place)
                 target, time = source.at(position), position.time
             if self._watching and wanted.shown >= 0 and wanted.shown <= target:
                 # What was read and not yet shown has gone with its term.
                 self._seek(wanted.shown + 1)
-                self._put(Begun(wanted.term, None, target, time, self._end))
+                self._put(ReadStarted(wanted.term, None, target, time, self._end))
                 return
             watch, start = self._watch_before(self._opened, target)
             if watch.offset > target:
                 self._put(
-                    Refused(wanted.term, f"the log's head is gone: nothing is known before offset {start}")
+                    SeekRejected(
+                        wanted.term, f"the log's head is gone: nothing is known before offset {start}"
+                    )
                 )
                 return
             self._seek(start)
-        except (BadPosition, OutsideLog) as error:
-            self._put(Refused(wanted.term, str(error)))
+        except (InvalidPosition, PositionOutOfRange) as error:
+            self._put(SeekRejected(wanted.term, str(error)))
             return
         except (LogUnavailable, LogTruncated, ArchiveError):
             # Once more, when the log is back; but what is wanted next goes before.
@@ -224,19 +226,19 @@ class Reader:
                 self._wanted.put(wanted)
             raise
         self._watching = True
-        self._put(Begun(wanted.term, watch, target, time, self._end))
+        self._put(ReadStarted(wanted.term, watch, target, time, self._end))
 
-    def _watch_before(self, opened: Opened, target: int) -> tuple[Watch, int]:
+    def _watch_before(self, opened: OpenLog, target: int) -> tuple[ViewBuilder, int]:
         """One that is told the log from an offset on, to see the moment of a later one."""
         while not self._kept.empty():
             self._known.append(self._kept.get())
         self._known.sort(key=lambda each: each.offset)
-        if len(self._known) > _MOST_KEPT:
+        if len(self._known) > _MAX_BUILDERS:
             del self._known[::2]
         near = [each for each in self._known if each.offset <= target]
         if near:
             return near[-1].renewed(), near[-1].offset + 1
-        watch = Watch(opened.source.cluster)
+        watch = ViewBuilder(opened.source.cluster)
         return watch, watch.begin(opened.source.log, opened.source.store, opened.histories, target - CONTEXT)
 
     def _seek(self, position: int) -> None:
@@ -270,7 +272,7 @@ class Reader:
             if moved:
                 unreadable = tuple(self._unreadable)
                 self._unreadable.clear()
-                self._put(Read(self._term, records, self._position, self._end, unreadable))
+                self._put(RecordsRead(self._term, records, self._position, self._end, unreadable))
                 return
             if self._stopped.is_set() or not self._wanted.empty():
                 return
@@ -288,11 +290,11 @@ class Reader:
 
     def _went_wrong(self, error: Exception) -> None:
         """Tells of it. Raises what nobody expects, _Interrupted."""
-        known = explained(error)
+        known = to_failure(error)
         if known is None:
             raise error
         final = self._opened is not None and not self._opened.live
-        self._put(Away(" ".join(str(known).split()), final))
+        self._put(LogUnreachable(" ".join(str(known).split()), final))
         if final:
             self._wait_for_a_wish()
             return
@@ -308,7 +310,7 @@ class Reader:
             opened.source.close()
             raise
         self._opened = opened
-        self._put(Back())
+        self._put(LogReconnected())
 
     def _let_go(self) -> None:
         tail, opened = self._tail, self._opened
@@ -325,7 +327,7 @@ class Reader:
                 self._messages.put(message, timeout=0.1)
                 return
             except queue.Full:
-                if isinstance(message, Read) and not self._wanted.empty():
+                if isinstance(message, RecordsRead) and not self._wanted.empty():
                     raise _Interrupted from None
         if not anyway:
             raise _Interrupted

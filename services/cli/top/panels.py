@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...core.role import Time
-from ..render.wrapping import wrapped
+from ..render.wrapping import wrap_text
 from . import formatting
 from .canvas import Canvas, Column, Line, Span, Style, row, width_of, widths
-from .live_processes import Presence
-from .ui_state import Look, Panel, chosen, jobs_of, log_of
+from .live_processes import LiveProcesses
+from .ui_state import Panel, UiState, jobs_of, log_of, selected_job
 from .view import JobLine, LogLine, MasterView, TaskExecutorView, View
 
 _MARKS = {"!!": Style.WORST, "!": Style.BAD, "x": Style.DIM}
@@ -21,7 +21,7 @@ _BAR = 8
 _CELL_GAP = 3
 
 
-def masters(canvas: Canvas, view: View, presence: Presence, room: int) -> list[Line]:
+def masters(canvas: Canvas, view: View, presence: LiveProcesses, room: int) -> list[Line]:
     """Who leads what, who stands by."""
     known = {each.address: each for each in view.masters}
     leading = [each.address for each in view.masters if each.epoch]
@@ -33,11 +33,13 @@ def masters(canvas: Canvas, view: View, presence: Presence, room: int) -> list[L
     ]
     if len(addresses) > room > 0:
         more = addresses[room - 1 :]
-        rows.append(canvas.line(Span(f"   and {formatting.count(len(more), 'more master')}", Style.DIM)))
+        rows.append(
+            canvas.line(Span(f"   and {formatting.format_count(len(more), 'more master')}", Style.DIM))
+        )
     return rows or [canvas.line(Span("   nobody leads yet", Style.DIM))]
 
 
-def _master(canvas: Canvas, master: MasterView, presence: Presence) -> Line:
+def _master(canvas: Canvas, master: MasterView, presence: LiveProcesses) -> Line:
     name = presence.names.get(master.address)
     spans = [
         Span("   "),
@@ -48,7 +50,7 @@ def _master(canvas: Canvas, master: MasterView, presence: Presence) -> Line:
         presence.contenders is not None and master.address not in presence.contenders
     )
     if master.epoch:
-        jobs = [formatting.count(master.jobs, "job")] if master.jobs else []
+        jobs = [formatting.format_count(master.jobs, "job")] if master.jobs else []
         spans += [Span("  leads "), Span(", ".join((*master.roles, *jobs)), Style.PLAIN)]
         spans.append(Span(f"  epoch {master.epoch}, since offset {master.since:,}", Style.DIM))
         if gone:
@@ -60,12 +62,12 @@ def _master(canvas: Canvas, master: MasterView, presence: Presence) -> Line:
     return canvas.line(*spans)
 
 
-def executor_rows(canvas: Canvas, view: View, look: Look, room: int) -> tuple[list[Line], str]:
+def executor_rows(canvas: Canvas, view: View, look: UiState, room: int) -> tuple[list[Line], str]:
     """TaskExecutors with their slots, as many beside each other as there is room for; and what the title says."""
     lost = {each.resource_id: each for each in view.lost}
     pattern = look.pattern.casefold()
     shown = [each for each in view.taskexecutors if pattern in each.resource_id.casefold()]
-    said = _slots_told(view)
+    said = _format_slots(view)
     rows: list[Line] = []
     if not shown:
         nothing = "none has that in its name" if view.taskexecutors else "none is registered"
@@ -82,13 +84,13 @@ def executor_rows(canvas: Canvas, view: View, look: Look, room: int) -> tuple[li
     visible = max(1, room - spare)
     first = max(0, min(look.first_row, len(grid) - visible))
     for some in grid[first : first + visible]:
-        rows.append(canvas.line(*_beside(some, size)))
+        rows.append(canvas.line(*_side_by_side(some, size)))
     if len(grid) > visible:
         end = min(len(shown), (first + visible) * across)
         said += f"; {first * across + 1} to {end} of {len(shown)} are shown"
     for each in list(lost.values())[-spare:] if spare else ():
         why = each.reason.removeprefix(f"TaskExecutor {each.resource_id} is lost: ")
-        said_of = f" is lost since {formatting.clock(each.time)[:8]}: {canvas.clean(why)}"
+        said_of = f" is lost since {formatting.format_clock(each.time)[:8]}: {canvas.clean(why)}"
         rows.append(
             canvas.line(
                 Span("   "), Span(canvas.clean(each.resource_id), Style.BAD), Span(said_of, Style.BAD)
@@ -105,7 +107,7 @@ def executor_height(canvas: Canvas, view: View) -> int:
     return max(1, -(-len(cells) // across)) + min(2, len(view.lost))
 
 
-def _slots_told(view: View) -> str:
+def _format_slots(view: View) -> str:
     slots = view.slots
     said = f"{len(view.taskexecutors)}; {slots.used} of {slots.total} slots used"
     if slots.pending:
@@ -132,11 +134,11 @@ def _executor(canvas: Canvas, each: TaskExecutorView, *, bar: bool) -> list[Span
         spans += [Span(signs.used * full, Style.GOOD), Span(signs.free * (_BAR - full), Style.DIM), Span(" ")]
     spans.append(Span(f"{each.used}/{each.slots}"))
     if bar and each.tasks:
-        spans.append(Span(f" {formatting.count(each.tasks, 'task')}", Style.DIM))
+        spans.append(Span(f" {formatting.format_count(each.tasks, 'task')}", Style.DIM))
     return spans
 
 
-def _beside(cells: Sequence[list[Span]], size: int) -> list[Span]:
+def _side_by_side(cells: Sequence[list[Span]], size: int) -> list[Span]:
     spans = [Span("   ")]
     for each in cells:
         spans += each
@@ -164,17 +166,17 @@ _NARROWEST = 20
 _SHORTEST_ID, _LONGEST_ID = 8, 40
 
 
-def jobs(canvas: Canvas, view: View, look: Look, now: Time | None, room: int) -> tuple[list[Line], str]:
+def jobs(canvas: Canvas, view: View, look: UiState, now: Time | None, room: int) -> tuple[list[Line], str]:
     """The jobs, with a heading; and what the title says."""
     found = jobs_of(view, look.pattern)
-    said = _jobs_told(view)
+    said = _format_job_count(view)
     if look.pattern:
         said += f"; {len(found)} of {len(view.jobs)} fit the filter"
     if not found:
         nothing = "no job is called that" if look.pattern and view.jobs else "no jobs yet"
         return [canvas.line(Span(f"   {nothing}", Style.DIM))], said
-    at = chosen(look, found)
-    told_of, bad = failure_of(canvas, found[at], now)
+    at = selected_job(look, found)
+    told_of, bad = format_failure(canvas, found[at], now)
     below = _tells_below(canvas) and room > _FEW
     columns = _JOBS[:-1] if _tells_below(canvas) else _JOBS
     visible = max(1, room - 1 - below)
@@ -193,7 +195,7 @@ def jobs(canvas: Canvas, view: View, look: Look, now: Time | None, room: int) ->
         here = i == at and look.panel is Panel.JOBS
         begin = f" {canvas.glyphs.cursor} " if here else "   "
         told = [*some]
-        told[3] = Span(formatting.tasks(each.job.tasks, sizes[3]), some[3].style)
+        told[3] = Span(formatting.format_tasks(each.job.tasks, sizes[3]), some[3].style)
         rows.append(row(canvas, columns, sizes, told, begin=begin, chosen=here))
     if below:
         name = canvas.clean(found[at].job.name)
@@ -212,7 +214,7 @@ def _tells_below(canvas: Canvas) -> bool:
     return canvas.width < _WIDE_ENOUGH
 
 
-def _jobs_told(view: View) -> str:
+def _format_job_count(view: View) -> str:
     kinds = Counter(
         "ended"
         if each.job.status in JOB_ENDS
@@ -232,23 +234,23 @@ def _jobs_told(view: View) -> str:
 def _job(canvas: Canvas, each: JobLine, now: Time | None) -> list[Span]:
     job = each.job
     status = job.status.value
-    style = formatting.style_of_job(job.status)
+    style = formatting.job_style(job.status)
     if job.restarting is not None and job.status is JobStatus.RUNNING:
         status, style = "RESTARTING", Style.BAD
     over = job.status in JOB_ENDS
     plain = Style.DIM if over else Style.PLAIN
     slots = f"{each.slots}/{job.required_slots}" if not over else ""
     short = not over and each.slots < job.required_slots
-    failure, failed = failure_of(canvas, each, now)
+    failure, failed = format_failure(canvas, each, now)
     return [
         Span(canvas.clean(job.job_id) if len(job.job_id) != 32 else job.job_id[:8], plain),
         Span(canvas.clean(job.name), Style.DIM if over else Style.NAME),
         Span(status, style),
-        Span(formatting.tasks(job.tasks, 1 << 10), plain),
+        Span(formatting.format_tasks(job.tasks, 1 << 10), plain),
         Span(slots, Style.BUSY if short else plain),
         Span(str(each.restarts) if each.restarts else "", Style.BAD if not over else plain),
         *_checkpoints(each, now, plain),
-        Span(formatting.ago(job.submitted, job.ended or now), plain),
+        Span(formatting.format_ago(job.submitted, job.ended or now), plain),
         Span(failure, Style.BAD if failed and not over else plain),
     ]
 
@@ -257,7 +259,7 @@ def _checkpoints(each: JobLine, now: Time | None, plain: Style) -> list[Span]:
     found = each.job.checkpoints
     said = []
     if found.last is not None:
-        when = formatting.ago(found.last.ended, now)
+        when = formatting.format_ago(found.last.ended, now)
         live = each.job.status not in JOB_ENDS
         said.append(f"{found.last.checkpoint_id}{f' {when} ago' if when and live else ''}")
     if found.in_progress:
@@ -267,27 +269,27 @@ def _checkpoints(each: JobLine, now: Time | None, plain: Style) -> list[Span]:
     return [Span(", ".join(said), Style.BUSY if found.failed and plain is not Style.DIM else plain)]
 
 
-def failure_of(canvas: Canvas, each: JobLine, now: Time | None) -> tuple[str, bool]:
+def format_failure(canvas: Canvas, each: JobLine, now: Time | None) -> tuple[str, bool]:
     """Why a job waits or ended, or how a task of it failed last; and whether that is bad."""
     job = each.job
     if job.status in JOB_ENDS or job.status is JobStatus.SUSPENDED:
         return canvas.clean(formatting.last_line(job.reason or "")), job.status is JobStatus.FAILED
     if job.restarting is not None:
         at = job.restarting.at
-        again = f"again in {formatting.span(at - now)}: " if now is not None and at > now else ""
+        again = f"again in {formatting.format_span(at - now)}: " if now is not None and at > now else ""
         return f"{again}{canvas.clean(formatting.last_line(job.restarting.reason))}", True
     if job.missing_slots:
-        return f"waits for {formatting.count(job.missing_slots, 'slot')}", True
+        return f"waits for {formatting.format_count(job.missing_slots, 'slot')}", True
     if job.failures:
         last = job.failures[-1]
-        when = formatting.ago(last.time, now)
+        when = formatting.format_ago(last.time, now)
         text = canvas.clean(formatting.last_line(last.text))
         return f"{f'{when} ago ' if when else ''}{canvas.clean(last.task)}: {text}", False
     return "", False
 
 
 def log(
-    canvas: Canvas, view: View, look: Look, room: int, job_id: str | None = None
+    canvas: Canvas, view: View, look: UiState, room: int, job_id: str | None = None
 ) -> tuple[list[Line], str]:
     """The tail of the log in words; and what the title says."""
     found = log_of(view, look, job_id)
@@ -297,7 +299,7 @@ def log(
             (i + 1 for i in range(len(found) - 1, -1, -1) if found[i].offset <= look.log_end), len(found)
         )
     if end < len(found):
-        said = f"{formatting.count(len(found) - end, 'newer line')} below"
+        said = f"{formatting.format_count(len(found) - end, 'newer line')} below"
     if not found:
         nothing = "no event has that in it" if look.pattern else "nothing was said yet"
         return [canvas.line(Span(f"   {nothing}", Style.DIM))], said
@@ -318,7 +320,7 @@ def log_rows(canvas: Canvas, each: LogLine, digits: int, most: int) -> list[Line
     style = _MARKS.get(each.mark, Style.PLAIN)
     who = canvas.clean(each.who).replace(" -> ", f" {canvas.glyphs.arrow} ")
     began = f" (began with {each.root:,})" if each.root is not None else ""
-    time = formatting.clock(each.time)
+    time = formatting.format_clock(each.time)
     if canvas.width < _WIDE_ENOUGH:
         time = time[:8]
     head = [
@@ -332,7 +334,7 @@ def log_rows(canvas: Canvas, each: LogLine, digits: int, most: int) -> list[Line
     text = f": {canvas.clean(each.text)}{began}"
     if most == 1 or width_of(who + text) <= room or room < _NARROWEST:
         return [canvas.line(*head, Span(who, named), Span(text, style))]
-    first, *rest = wrapped(who + text, room)
+    first, *rest = wrap_text(who + text, room)
     if len(rest) >= most:
         rest = [*rest[: most - 2], " ".join(rest[most - 2 :])]
     rows = [canvas.line(*head, Span(first[: len(who)], named), Span(first[len(who) :], style))]

@@ -19,7 +19,7 @@ LONGEST_WAIT_S = 2.0
 _SECOND = 1_000_000
 
 
-class Playback(msgspec.Struct, frozen=True):
+class PlaybackClock(msgspec.Struct, frozen=True):
     """The virtual clock shows `time`, in microseconds since the epoch."""
 
     time: int
@@ -28,7 +28,7 @@ class Playback(msgspec.Struct, frozen=True):
     passed_over: int = 0
     """How much of the silence before the next event was left out, in microseconds; 0: nothing."""
 
-    def after(self, elapsed_s: float, due: int | None) -> Playback:
+    def after(self, elapsed_s: float, due: int | None) -> PlaybackClock:
         """After some real time. `due`: when the next event is; None: there is none, and the clock stands."""
         if self.paused or due is None:
             return self
@@ -39,16 +39,16 @@ class Playback(msgspec.Struct, frozen=True):
             return replace(self, time=now)
         return replace(self, time=due - longest, passed_over=self.passed_over + wait - longest)
 
-    def reached(self, due: int) -> Playback:
+    def reached(self, due: int) -> PlaybackClock:
         """An event that was due has been told."""
         return replace(self, time=max(self.time, due), passed_over=0)
 
-    def faster(self) -> Playback:
+    def faster(self) -> PlaybackClock:
         """The next higher of SPEEDS, if there is one."""
         place = bisect_right(SPEEDS, self.speed)
         return replace(self, speed=SPEEDS[place]) if place < len(SPEEDS) else self
 
-    def slower(self) -> Playback:
+    def slower(self) -> PlaybackClock:
         """The next lower of SPEEDS, if there is one."""
         place = bisect_left(SPEEDS, self.speed) - 1
         return replace(self, speed=SPEEDS[place]) if place >= 0 else self

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from . import formatting, panels
 from .canvas import Canvas, Glyphs, Line, Span, Style
-from .event_player import Mode, Status
+from .event_player import PlayerMode, PlayerStatus
 from .job_page import job_page
-from .live_processes import Presence
-from .ui_state import Look, Page, Panel, Rows
+from .live_processes import LiveProcesses
+from .ui_state import Page, Panel, Rows, UiState
 from .view import View
 
 _FEWEST_ROWS = 8
@@ -51,9 +51,9 @@ class Screen(NamedTuple):
 
 def draw(
     view: View,
-    look: Look,
-    status: Status,
-    presence: Presence,
+    look: UiState,
+    status: PlayerStatus,
+    presence: LiveProcesses,
     width: int,
     height: int,
     glyphs: Glyphs,
@@ -62,9 +62,9 @@ def draw(
     canvas = Canvas(max(1, width), glyphs)
     if height < _FEWEST_ROWS:
         return Screen([_bar(canvas, view, status), *[canvas.blank()] * max(0, height - 1)][:height], Rows())
-    lines = [_bar(canvas, view, status), *_warned(canvas, view, look, status)]
+    lines = [_bar(canvas, view, status), *_draw_warning(canvas, view, look, status)]
     room = height - len(lines) - 1
-    if view.offset < 0 and status.mode is Mode.READING and look.page is not Page.HELP:
+    if view.offset < 0 and status.mode is PlayerMode.READING and look.page is not Page.HELP:
         waiting = [canvas.line(Span(" reads the log", Style.DIM)), *[canvas.blank()] * (room - 1)]
         return Screen([*lines, *waiting, _keys(canvas, look, status)], Rows())
     match look.page:
@@ -79,7 +79,7 @@ def draw(
     return Screen([*lines, *body, _keys(canvas, look, status)], rows)
 
 
-def _bar(canvas: Canvas, view: View, status: Status) -> Line:
+def _bar(canvas: Canvas, view: View, status: PlayerStatus) -> Line:
     left = f" tailrace top  {canvas.clean(view.cluster)}"
     if status.source:
         left += f"  {canvas.clean(status.source)}"
@@ -88,37 +88,37 @@ def _bar(canvas: Canvas, view: View, status: Status) -> Line:
     )
 
 
-def _mode(canvas: Canvas, status: Status) -> str:
+def _mode(canvas: Canvas, status: PlayerStatus) -> str:
     match status.mode:
-        case Mode.READING:
+        case PlayerMode.READING:
             return f"READING {status.progress:4.0%}"
-        case Mode.PLAYING:
+        case PlayerMode.PLAYING:
             return f"PLAYING {canvas.glyphs.times}{status.speed:g}"
-        case Mode.END:
+        case PlayerMode.END:
             return "END"
-        case Mode.LIVE:
+        case PlayerMode.LIVE:
             return "LIVE" if status.trouble is None else "AWAY"
-        case Mode.PAUSED:
+        case PlayerMode.PAUSED:
             return "PAUSED"
 
 
-def _place(view: View, status: Status) -> str:
+def _place(view: View, status: PlayerStatus) -> str:
     last = max(status.end - 1, view.offset)
-    of = f" of {last:,}" if status.mode is not Mode.LIVE else ""
+    of = f" of {last:,}" if status.mode is not PlayerMode.LIVE else ""
     if view.offset < 0:
         return ""
-    when = formatting.date_and_time(status.now if status.mode is Mode.PLAYING else view.time)
-    return f"  offset {view.offset:,}{of}  {when[:21] if status.mode is Mode.PLAYING else when[:19]}"
+    when = formatting.date_and_time(status.now if status.mode is PlayerMode.PLAYING else view.time)
+    return f"  offset {view.offset:,}{of}  {when[:21] if status.mode is PlayerMode.PLAYING else when[:19]}"
 
 
-def _warned(canvas: Canvas, view: View, look: Look, status: Status) -> list[Line]:
+def _draw_warning(canvas: Canvas, view: View, look: UiState, status: PlayerStatus) -> list[Line]:
     """What has to be known of all that is below; mostly nothing."""
     lines = []
     if status.trouble is not None:
         waits = "; tries again" if status.waits else ""
         lines.append(canvas.line(Span(f" {canvas.clean(status.trouble)}{waits}", Style.WORST)))
     if status.unreadable:
-        count = formatting.count(len(status.unreadable), "record")
+        count = formatting.format_count(len(status.unreadable), "record")
         said = f" passes over {count} that can't be read: {canvas.clean(status.unreadable[0])}"
         lines.append(canvas.line(Span(said, Style.BUSY)))
     if not view.whole:
@@ -132,7 +132,7 @@ def _warned(canvas: Canvas, view: View, look: Look, status: Status) -> list[Line
 
 
 def _main(
-    canvas: Canvas, view: View, look: Look, status: Status, presence: Presence, room: int
+    canvas: Canvas, view: View, look: UiState, status: PlayerStatus, presence: LiveProcesses, room: int
 ) -> tuple[list[Line], Rows]:
     lines: list[Line] = []
     executors = 1
@@ -152,8 +152,8 @@ def _main(
     lines += [canvas.title("Jobs", said, focus=look.panel is Panel.JOBS), *rows]
     of_log = max(1, room - len(lines) - 1)
     rows, said = panels.log(canvas, view, look, of_log)
-    if status.passed_over and status.mode is not Mode.LIVE:
-        silence = f"{formatting.span(status.passed_over)} of silence left out"
+    if status.passed_over and status.mode is not PlayerMode.LIVE:
+        silence = f"{formatting.format_span(status.passed_over)} of silence left out"
         said = f"{silence}; {said}" if said else silence
     lines += [canvas.title("Log", said, focus=look.panel is Panel.LOG), *rows]
     return lines, Rows(jobs=max(1, of_jobs - 1), log=of_log, executors=executors)
@@ -171,7 +171,7 @@ def _help(canvas: Canvas) -> list[Line]:
     return lines
 
 
-def _keys(canvas: Canvas, look: Look, status: Status) -> Line:
+def _keys(canvas: Canvas, look: UiState, status: PlayerStatus) -> Line:
     if look.question is not None:
         spans = [
             Span(f" {look.question.value}: ", Style.KEY),
@@ -184,10 +184,10 @@ def _keys(canvas: Canvas, look: Look, status: Status) -> Line:
     keys = [("q", "quit"), ("?", "help")]
     if look.page is not Page.MAIN:
         keys.append(("esc", "back"))
-    if status.mode is Mode.LIVE:
+    if status.mode is PlayerMode.LIVE:
         keys += [("space", "pause"), ("g", "go to the past")]
     else:
-        keys += [("space", "go on" if status.mode is Mode.PAUSED else "pause"), ("+ -", "speed")]
+        keys += [("space", "go on" if status.mode is PlayerMode.PAUSED else "pause"), ("+ -", "speed")]
         keys += [("left right", "step"), ("g", "go to"), ("l", "end")]
     keys += [("/", "filter")]
     if look.page is Page.MAIN:

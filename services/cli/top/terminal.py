@@ -22,12 +22,12 @@ from textual.widget import Widget
 from ....infra.logging_setup import disable_logging
 from ...core.replica import tune_gc_for_replay
 from .canvas import Glyphs, Line, Style
-from .event_player import Player
-from .live_processes import Asker, Presence, ask
-from .log_opener import Opener
-from .log_reader import Opened, Reader
+from .event_player import EventPlayer
+from .live_processes import LiveProcesses, LiveProcessesPoller, read_live_processes
+from .log_opener import LogOpener
+from .log_reader import LogReader, OpenLog
 from .screen import draw
-from .ui_state import Ask, Look, Rows, looked_at, press
+from .ui_state import PlayerCommand, Rows, UiState, handle_key, visible_jobs
 
 _INTERVAL_S = 0.1
 _STYLES = {
@@ -47,7 +47,7 @@ _STYLES = {
 _CHOSEN = RichStyle(bold=True, reverse=True)
 
 
-class Rectangle(Widget):
+class ScreenWidget(Widget):
     """All of the terminal: lines as they were drawn last."""
 
     DEFAULT_CSS = "Rectangle { width: 100%; height: 100%; }"
@@ -83,19 +83,21 @@ class TopApp(App[None]):
     BINDINGS: ClassVar = []
     CSS = "Screen { background: ansi_default; color: ansi_default; overflow: hidden; }"
 
-    def __init__(self, player: Player, glyphs: Glyphs, presence: Callable[[], Presence] = Presence) -> None:
+    def __init__(
+        self, player: EventPlayer, glyphs: Glyphs, presence: Callable[[], LiveProcesses] = LiveProcesses
+    ) -> None:
         super().__init__(ansi_color=True)
         self._player = player
         self._glyphs = glyphs
         self.presence = presence
-        self.look = Look()
+        self.look = UiState()
         self.error: Exception | None = None
         """What ended it before its time."""
         self._rows = Rows()
         self._drawn: object = None
         """What the screen was made of last."""
         self._at = time.monotonic()
-        self.rectangle = Rectangle()
+        self.rectangle = ScreenWidget()
 
     def compose(self) -> ComposeResult:
         """One widget."""
@@ -127,7 +129,7 @@ class TopApp(App[None]):
     def draw(self) -> None:
         """What is to be seen now."""
         size = self.size
-        self._player.look_at(looked_at(self.look))
+        self._player.look_at(visible_jobs(self.look))
         view, status, presence = self._player.view(), self._player.status(), self.presence()
         of = (view.offset, view.detail, self.look, status, presence, size)
         if of == self._drawn:
@@ -142,9 +144,9 @@ class TopApp(App[None]):
         event.stop()
         event.prevent_default()
         with self._ended_by_errors():
-            pressed = press(self.look, event.key, event.character, self._player.view(), self._rows)
+            pressed = handle_key(self.look, event.key, event.character, self._player.view(), self._rows)
             self.look = pressed.look
-            if pressed.ask is Ask.QUIT:
+            if pressed.ask is PlayerCommand.QUIT:
                 self.exit()
                 return
             if pressed.ask is not None:
@@ -166,35 +168,41 @@ class TopApp(App[None]):
             self.error = error
             self.exit()
 
-    def _perform(self, wanted: Ask, place: str) -> None:
+    def _perform(self, wanted: PlayerCommand, place: str) -> None:
         player = self._player
         match wanted:
-            case Ask.PAUSE:
+            case PlayerCommand.PAUSE:
                 player.pause()
-            case Ask.FASTER | Ask.SLOWER:
-                player.change_speed(faster=wanted is Ask.FASTER)
-            case Ask.STEP:
+            case PlayerCommand.FASTER | PlayerCommand.SLOWER:
+                player.change_speed(faster=wanted is PlayerCommand.FASTER)
+            case PlayerCommand.STEP:
                 player.step_on()
-            case Ask.BACK:
+            case PlayerCommand.BACK:
                 player.step_back()
-            case Ask.LIVE:
+            case PlayerCommand.LIVE:
                 player.go(None)
-            case Ask.GO:
+            case PlayerCommand.GO:
                 player.go(place)
-            case Ask.QUIT:
+            case PlayerCommand.QUIT:
                 pass
 
 
-def show(opener: Opener, opened: Opened, place: str | None, speed: float, glyphs: Glyphs) -> None:
+def show(opener: LogOpener, opened: OpenLog, place: str | None, speed: float, glyphs: Glyphs) -> None:
     """The screen, until somebody has seen enough. Raises what broke it."""
     tune_gc_for_replay()
     # What is logged would go over the screen.
     disable_logging()
-    reader = Reader(opened, opener.open)
-    player = Player(reader, live=opened.live, cluster=opened.source.cluster, source=opener.told, speed=speed)
+    reader = LogReader(opened, opener.open)
+    player = EventPlayer(
+        reader, live=opened.live, cluster=opened.source.cluster, source=opener.told, speed=speed
+    )
     configuration = opener.configuration
-    asker = None if configuration is None else Asker(lambda: ask(opener.configuration or configuration))
-    app = TopApp(player, glyphs, presence=Presence if asker is None else asker.answer)
+    asker = (
+        None
+        if configuration is None
+        else LiveProcessesPoller(lambda: read_live_processes(opener.configuration or configuration))
+    )
+    app = TopApp(player, glyphs, presence=LiveProcesses if asker is None else asker.answer)
     reader.start()
     if asker is not None:
         asker.start()

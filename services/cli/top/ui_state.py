@@ -30,14 +30,14 @@ class Panel(StrEnum):
     TASKEXECUTORS = "TaskExecutors"
 
 
-class Question(StrEnum):
+class UiPrompt(StrEnum):
     """What is being typed."""
 
     PLACE = "go to (offset, time or -10m)"
     FILTER = "filter"
 
 
-class Look(msgspec.Struct, frozen=True):
+class UiState(msgspec.Struct, frozen=True):
     """What is looked at."""
 
     page: Page = Page.MAIN
@@ -52,11 +52,11 @@ class Look(msgspec.Struct, frozen=True):
     """Of the job's page: how many tasks are scrolled away."""
     pattern: str = ""
     """Only what has this in it is to be seen, in any case."""
-    question: Question | None = None
+    question: UiPrompt | None = None
     typed: str = ""
 
 
-class Ask(StrEnum):
+class PlayerCommand(StrEnum):
     """What is wanted of the Player."""
 
     QUIT = "quit"
@@ -79,56 +79,56 @@ class Rows(msgspec.Struct, frozen=True):
     tasks: int = 1
 
 
-class Pressed(msgspec.Struct, frozen=True):
+class KeyResult(msgspec.Struct, frozen=True):
     """What comes of a key."""
 
-    look: Look
-    ask: Ask | None = None
+    look: UiState
+    ask: PlayerCommand | None = None
     place: str = ""
 
 
 _ASKS = {
-    "q": Ask.QUIT,
-    "ctrl+c": Ask.QUIT,
-    "space": Ask.PAUSE,
-    "p": Ask.PAUSE,
-    "+": Ask.FASTER,
-    "=": Ask.FASTER,
-    "-": Ask.SLOWER,
-    "right": Ask.STEP,
-    ".": Ask.STEP,
-    "left": Ask.BACK,
-    ",": Ask.BACK,
-    "l": Ask.LIVE,
+    "q": PlayerCommand.QUIT,
+    "ctrl+c": PlayerCommand.QUIT,
+    "space": PlayerCommand.PAUSE,
+    "p": PlayerCommand.PAUSE,
+    "+": PlayerCommand.FASTER,
+    "=": PlayerCommand.FASTER,
+    "-": PlayerCommand.SLOWER,
+    "right": PlayerCommand.STEP,
+    ".": PlayerCommand.STEP,
+    "left": PlayerCommand.BACK,
+    ",": PlayerCommand.BACK,
+    "l": PlayerCommand.LIVE,
 }
 _MOVES = {"up": -1, "k": -1, "down": 1, "j": 1}
 
 
-def press(look: Look, key: str, character: str | None, view: View, rows: Rows) -> Pressed:
+def handle_key(look: UiState, key: str, character: str | None, view: View, rows: Rows) -> KeyResult:
     """`key`: its name as textual has it, or the character itself; `character`: what it would type, if anything."""
     if look.question is not None:
-        return _typed(look, look.question, key, character)
+        return _on_typed(look, look.question, key, character)
     key = character if character is not None and character.isprintable() and character != " " else key
     if key in _ASKS:
-        return Pressed(look, _ASKS[key])
+        return KeyResult(look, _ASKS[key])
     match key:
         case "g":
-            return Pressed(replace(look, question=Question.PLACE, typed=""))
+            return KeyResult(replace(look, question=UiPrompt.PLACE, typed=""))
         case "/":
-            return Pressed(replace(look, question=Question.FILTER, typed=look.pattern))
+            return KeyResult(replace(look, question=UiPrompt.FILTER, typed=look.pattern))
         case "?" | "h":
-            return Pressed(replace(look, page=Page.MAIN if look.page is Page.HELP else Page.HELP))
+            return KeyResult(replace(look, page=Page.MAIN if look.page is Page.HELP else Page.HELP))
         case "escape" | "backspace":
-            return Pressed(_out(look))
+            return KeyResult(_out(look))
         case "tab" | "shift+tab":
             panels = list(Panel)
             step = 1 if key == "tab" else -1
             after = panels[(panels.index(look.panel) + step) % len(panels)]
-            return Pressed(replace(look, panel=after) if look.page is Page.MAIN else look)
+            return KeyResult(replace(look, panel=after) if look.page is Page.MAIN else look)
         case "enter":
-            return Pressed(_into(look, view))
+            return KeyResult(_into(look, view))
         case _:
-            return Pressed(_moved(look, key, view, rows))
+            return KeyResult(_move(look, key, view, rows))
 
 
 def jobs_of(view: View, pattern: str) -> list[JobLine]:
@@ -143,7 +143,7 @@ def jobs_of(view: View, pattern: str) -> list[JobLine]:
     ]
 
 
-def log_of(view: View, look: Look, job_id: str | None = None) -> list[LogLine]:
+def log_of(view: View, look: UiState, job_id: str | None = None) -> list[LogLine]:
     """Those lines of the log that may be seen, oldest first; `job_id`: of that job only."""
     wanted = look.pattern.casefold()
     return [
@@ -154,35 +154,35 @@ def log_of(view: View, look: Look, job_id: str | None = None) -> list[LogLine]:
     ]
 
 
-def chosen(look: Look, found: list[JobLine]) -> int:
+def selected_job(look: UiState, found: list[JobLine]) -> int:
     """The place of the cursor among jobs; 0 where what it was on is not to be seen any more."""
     return next((i for i, each in enumerate(found) if each.job.job_id == look.job), 0)
 
 
-def looked_at(look: Look) -> str | None:
+def visible_jobs(look: UiState) -> str | None:
     """The job whose page is open."""
     return look.job if look.page is Page.JOB else None
 
 
-def _typed(look: Look, question: Question, key: str, character: str | None) -> Pressed:
+def _on_typed(look: UiState, question: UiPrompt, key: str, character: str | None) -> KeyResult:
     typed = look.typed
     if key in ("escape", "ctrl+c"):
-        return Pressed(replace(look, question=None, typed=""))
+        return KeyResult(replace(look, question=None, typed=""))
     if key == "enter":
         done = replace(look, question=None, typed="")
-        if question is Question.FILTER:
-            return Pressed(replace(done, pattern=typed.strip(), log_end=None, first_row=0))
-        return Pressed(done, Ask.GO, typed.strip()) if typed.strip() else Pressed(done)
+        if question is UiPrompt.FILTER:
+            return KeyResult(replace(done, pattern=typed.strip(), log_end=None, first_row=0))
+        return KeyResult(done, PlayerCommand.GO, typed.strip()) if typed.strip() else KeyResult(done)
     if key in ("backspace", "ctrl+h"):
         typed = typed[:-1]
     elif key == "ctrl+u":
         typed = ""
     elif character is not None and character.isprintable():
         typed += character
-    return Pressed(replace(look, typed=typed))
+    return KeyResult(replace(look, typed=typed))
 
 
-def _out(look: Look) -> Look:
+def _out(look: UiState) -> UiState:
     if look.page is not Page.MAIN:
         return replace(look, page=Page.MAIN, top=0, log_end=None)
     if look.pattern:
@@ -190,14 +190,14 @@ def _out(look: Look) -> Look:
     return replace(look, log_end=None)
 
 
-def _into(look: Look, view: View) -> Look:
+def _into(look: UiState, view: View) -> UiState:
     found = jobs_of(view, look.pattern)
     if look.page is not Page.MAIN or look.panel is not Panel.JOBS or not found:
         return look
-    return replace(look, page=Page.JOB, job=found[chosen(look, found)].job.job_id, top=0, log_end=None)
+    return replace(look, page=Page.JOB, job=found[selected_job(look, found)].job.job_id, top=0, log_end=None)
 
 
-def _moved(look: Look, key: str, view: View, rows: Rows) -> Look:
+def _move(look: UiState, key: str, view: View, rows: Rows) -> UiState:
     panel = look.panel if look.page is Page.MAIN else None
     by = _by(key, _rows(panel, rows))
     if by is None or look.page is Page.HELP:
@@ -207,19 +207,19 @@ def _moved(look: Look, key: str, view: View, rows: Rows) -> Look:
             found = jobs_of(view, look.pattern)
             if not found:
                 return look
-            place = _bounded(chosen(look, found) + by, len(found))
+            place = _clamp(selected_job(look, found) + by, len(found))
             return replace(look, job=found[place].job.job_id)
         case Panel.TASKEXECUTORS:
             # How many rows there are depends on the width: the screen sees to what is too far.
-            return replace(look, first_row=_bounded(look.first_row + by, len(view.taskexecutors) + 1))
+            return replace(look, first_row=_clamp(look.first_row + by, len(view.taskexecutors) + 1))
         case Panel.LOG:
-            return _scrolled(look, by, log_of(view, look), rows.log)
+            return _scroll(look, by, log_of(view, look), rows.log)
         case None:
             tasks = len(view.detail.tasks) if view.detail is not None else 0
-            return replace(look, top=_bounded(look.top + by, max(1, tasks - rows.tasks + 1)))
+            return replace(look, top=_clamp(look.top + by, max(1, tasks - rows.tasks + 1)))
 
 
-def _scrolled(look: Look, by: int, lines: list[LogLine], room: int) -> Look:
+def _scroll(look: UiState, by: int, lines: list[LogLine], room: int) -> UiState:
     if not lines:
         return look
     last = len(lines) - 1
@@ -249,5 +249,5 @@ def _by(key: str, page: int) -> int | None:
     return {"pageup": -max(1, page), "pagedown": max(1, page), "home": -far, "end": far}.get(key)
 
 
-def _bounded(place: int, count: int) -> int:
+def _clamp(place: int, count: int) -> int:
     return max(0, min(place, count - 1))

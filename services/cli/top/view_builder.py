@@ -14,12 +14,12 @@ from ....schemas.everyone import LeaderElected, TaskExecutorLost
 from ...core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, address, kind_of
 from ...dispatcher.state import DispatcherState
 from ...history.cluster_view import checkpoints
-from ...history.entity_history.event_annotator import Teller, Told
-from ...history.entity_history.failure_chains import Trouble
-from ...history.entity_history.timeline import Mark
-from ...history.job_history_store import HistoryStore
+from ...history.entity_history.event_annotator import AnnotatedEvent, EventAnnotator
+from ...history.entity_history.failure_chains import Severity
+from ...history.entity_history.timeline import LineMark
+from ...history.job_history_store import JobHistoryStore
 from ...history.leaders import leaders
-from ...history.restart_causes import is_restart, restarts_so_far
+from ...history.restart_causes import count_restarts, is_restart
 from ...history.subtask_view import subtasks
 from ...job_master.restart_strategies import FailureHistory
 from ...job_master.state import JobMasterState
@@ -42,18 +42,18 @@ from .view import (
 
 LINES = 5_000
 """How many events of the log's tail are kept in words."""
-_MOST_FORMER = 3
+_MAX_LOST = 3
 _NO_FAILURES = FailureHistory()
 _MOST_CHECKPOINTS = 20
 
 
-class Watch:
+class ViewBuilder:
     """What was told so far. Not safe for use by several threads."""
 
-    def __init__(self, cluster: str, teller: Teller | None = None) -> None:
+    def __init__(self, cluster: str, teller: EventAnnotator | None = None) -> None:
         """`teller`: one that has been told the log already, from where this one goes on."""
         self.cluster = cluster
-        self._teller = teller or Teller()
+        self._teller = teller or EventAnnotator()
         self.told = 0
         """How many events it was told."""
         self._time: int | None = None
@@ -84,7 +84,7 @@ class Watch:
         self,
         log: EventLog,
         store: SnapshotStore | None = None,
-        histories: HistoryStore | None = None,
+        histories: JobHistoryStore | None = None,
         at_most: int | None = None,
     ) -> int:
         """The offset from which the log is to be told. Takes, and raises, what Fold.begin does."""
@@ -93,16 +93,16 @@ class Watch:
         self._teller.entities.adopt()
         for state in fold.replica.states.values():
             if isinstance(state, JobMasterState):
-                self._restarts[state.job_id] = restarts_so_far(state.failures)
+                self._restarts[state.job_id] = count_restarts(state.failures)
                 self._failures[state.job_id] = state.failures
         masters = (each for each in leaders(fold.replica) if kind_of(each.role) != TASK_EXECUTOR)
         self._elected = {each.address: each.since for each in masters}
         return start
 
-    def renewed(self) -> Watch:
+    def renewed(self) -> ViewBuilder:
         """Another one that goes on from here, and remembers no more than what is shown. What began events that come may
         be forgotten."""
-        watch = Watch(self.cluster, Teller(self._teller.fold.renewed()))
+        watch = ViewBuilder(self.cluster, EventAnnotator(self._teller.fold.renewed()))
         watch._time, watch._lines = self._time, self._lines.copy()
         watch._restarts.update(self._restarts)
         watch._failures = self._failures.copy()
@@ -141,7 +141,7 @@ class Watch:
                     self._restarts[state.job_id] += is_restart(before, state.failures)
 
     def view(self, looked_at: str | None = None) -> View:
-        """The moment behind the last event; `looked_at`: the job whose tasks and checkpoints are wanted."""
+        """The moment behind the last event; `visible_jobs`: the job whose tasks and checkpoints are wanted."""
         fold = self._teller.fold
         self._jobs.look()
         workers, slots = self._task_executors(self._jobs.tasks)
@@ -161,14 +161,14 @@ class Watch:
             log=tuple(self._lines),
         )
 
-    def _line(self, told: Told) -> LogLine:
+    def _line(self, told: AnnotatedEvent) -> LogLine:
         teller, entry = self._teller, told.entry
-        text, mark = teller.text(told), Mark.NONE
+        text, mark = teller.text(told), LineMark.NONE
         ignored = teller.ignored_because(told)
         if ignored is not None:
-            text, mark = f"{text} (ignored: {ignored})", Mark.IGNORED
-        elif told.trouble >= Trouble.FAILURE:
-            mark = Mark.ROOT if told.root == told.offset else Mark.FAILURE
+            text, mark = f"{text} (ignored: {ignored})", LineMark.IGNORED
+        elif told.trouble >= Severity.FAILURE:
+            mark = LineMark.ROOT if told.root == told.offset else LineMark.FAILURE
         return LogLine(
             offset=told.offset,
             time=told.time,
@@ -201,7 +201,7 @@ class Watch:
         former = [
             MasterView(each, since=at) for each, at in reversed(self._elected.items()) if each not in found
         ]
-        self._led = replica.leadership, live, (*found.values(), *former[:_MOST_FORMER])
+        self._led = replica.leadership, live, (*found.values(), *former[:_MAX_LOST])
         return self._led[2]
 
     def _task_executors(

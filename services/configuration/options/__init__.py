@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ....infra.config.options import ConfigOption, Ordered, index
+from ....infra.config.options import ConfigOption, OrderedOptions, index
 from ....pipelines.graph import job_options
 from . import (
     blob,
@@ -44,7 +44,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
 }
 """Title of a part of the table -> its options."""
 OPTIONS: tuple[ConfigOption[Any], ...] = tuple(option for group in GROUPS.values() for option in group)
-ORDERED = (Ordered(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, strictly=True), *job_options.ORDERED)
+ORDERED = (OrderedOptions(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, strictly=True), *job_options.ORDERED)
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
 KEYS = (*BY_KEY, EXTERNAL_RESOURCE_AMOUNT.key)
 """As people look for them."""

@@ -21,8 +21,8 @@ from ....schemas.event import Record
 from ....schemas.primitives import read_long, read_size, write_bytes, write_long
 from ...log.event_log import LARGEST_EVENT, Unreadable
 from .avro_header import SYNC, header_bytes, read_header, sync_marker
-from .errors import DamagedArchive, UnknownEvent
-from .manifest import Description, Item
+from .errors import CorruptArchive, UnknownEventType
+from .manifest import ArchiveManifest, Item
 from .record_schema import CHECK, NO_CHECK, UnknownType, branches
 
 _BLOCK = 256 << 10
@@ -41,7 +41,7 @@ _DEFLATE = -15
 class AvroWriter:
     """Writes into a file that can be sought."""
 
-    def __init__(self, file: BinaryIO, description: Description) -> None:
+    def __init__(self, file: BinaryIO, description: ArchiveManifest) -> None:
         """`description`: as far as it is known."""
         self._file = file
         self._description = description
@@ -72,7 +72,7 @@ class AvroWriter:
                 entries, size = self._entries, 0
         self._size = size
 
-    def finish(self, description: Description) -> None:
+    def finish(self, description: ArchiveManifest) -> None:
         """What is left, and what the file says of itself."""
         if self._entries or not self._sync:
             self._flush()
@@ -172,7 +172,7 @@ class AvroReader:
             raise ValueError("no sync marker follows the block")
         return _Block(first, count, at + behind, size), end + SYNC
 
-    def _items(self, number: int) -> tuple[list[Item], UnknownEvent | None]:
+    def _items(self, number: int) -> tuple[list[Item], UnknownEventType | None]:
         """A block's entries up to the first that is not known. Raises DamagedArchive."""
         block = self._blocks[number]
         try:
@@ -194,7 +194,7 @@ class AvroReader:
             raise ValueError("its checksum is another")
         return data
 
-    def _decoded(self, block: _Block, data: bytes) -> tuple[list[Item], UnknownEvent | None]:
+    def _decoded(self, block: _Block, data: bytes) -> tuple[list[Item], UnknownEventType | None]:
         items: list[Item] = []
         at, last = 0, block.first - 1
         for _ in range(block.entries):
@@ -214,7 +214,7 @@ class AvroReader:
                 try:
                     event, at = self._readers[branch](data, at)
                 except UnknownType as error:
-                    return items, UnknownEvent(self._path, offset, str(error))
+                    return items, UnknownEventType(self._path, offset, str(error))
                 items.append(Record(offset, event.header, event.body))
             else:
                 items.append(
@@ -225,17 +225,17 @@ class AvroReader:
             raise ValueError(f"its {block.entries} entries do not end where the block ends")
         return items, None
 
-    def _damaged(self, number: int, at: int, why: str) -> DamagedArchive:
+    def _damaged(self, number: int, at: int, why: str) -> CorruptArchive:
         """The block with that number is; `at`: where in the file."""
         place = f"byte {at:,} (block {number + 1})"
         for before in range(number - 1, -1, -1):
             try:
                 items, _ = self._items(before)
-            except DamagedArchive:
+            except CorruptArchive:
                 continue
             if items:
-                return DamagedArchive(self._path, place, why, items[-1].offset)
-        return DamagedArchive(self._path, place, why, None)
+                return CorruptArchive(self._path, place, why, items[-1].offset)
+        return CorruptArchive(self._path, place, why, None)
 
 
 def _words(error: Exception) -> str:

@@ -15,9 +15,9 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from ....schemas.primitives import read_long, read_size, write_bytes, write_long, write_string
-from .errors import DamagedArchive, NoArchive
-from .manifest import Description, described, padded
-from .record_schema import Readers, schema_text
+from .errors import CorruptArchive, NotAnArchive
+from .manifest import ArchiveManifest, padded, parse_description
+from .record_schema import SchemaReaders, schema_text
 
 SYNC = 16
 """Bytes of the sync marker."""
@@ -26,22 +26,22 @@ _ENOUGH = 1 << 20
 """Bytes in which any header ends."""
 
 
-class Header(NamedTuple):
+class AvroFileHeader(NamedTuple):
     """What the header of a file says; `end` is where the first block begins."""
 
-    description: Description
-    readers: Readers
+    description: ArchiveManifest
+    readers: SchemaReaders
     sync: bytes
     end: int
 
 
-def sync_marker(description: Description, first_block: bytes) -> bytes:
+def sync_marker(description: ArchiveManifest, first_block: bytes) -> bytes:
     """The marker of a new file."""
     seed = msgspec.json.encode(description) + b"\0" + schema_text().encode() + b"\0" + first_block
     return hashlib.blake2b(seed, digest_size=SYNC).digest()
 
 
-def header_bytes(description: Description, sync: bytes) -> bytes:
+def header_bytes(description: ArchiveManifest, sync: bytes) -> bytes:
     """The header as bytes: as many, whatever the description says."""
     pairs = {
         "avro.schema": schema_text().encode(),
@@ -56,7 +56,7 @@ def header_bytes(description: Description, sync: bytes) -> bytes:
     return head + b"%08x" % zlib.crc32(head) + b"\x00" + sync
 
 
-def read_header(path: Path, file: BinaryIO) -> Header:
+def read_header(path: Path, file: BinaryIO) -> AvroFileHeader:
     """Of a file that is open at its beginning. Raises NoArchive, DamagedArchive."""
     data = file.read(_ENOUGH)
     try:
@@ -69,19 +69,19 @@ def read_header(path: Path, file: BinaryIO) -> Header:
         if b"%08x" % zlib.crc32(data[:check_at]) != check:
             raise ValueError("its checksum is another")
     except KeyError as error:
-        raise NoArchive(
+        raise NotAnArchive(
             f"{path} is an Avro file, but not of a log: it has no {error.args[0]} in its metadata; "
             "`tailrace log export` writes one"
         ) from None
     except IndexError:
-        raise DamagedArchive(path, "byte 0 (its header)", "the file ends within it", None) from None
+        raise CorruptArchive(path, "byte 0 (its header)", "the file ends within it", None) from None
     except ValueError as error:
-        raise DamagedArchive(path, "byte 0 (its header)", " ".join(str(error).split()), None) from None
-    description = described(path, text)
+        raise CorruptArchive(path, "byte 0 (its header)", " ".join(str(error).split()), None) from None
+    description = parse_description(path, text)
     try:
-        return Header(description, Readers(schema.decode()), sync, at + SYNC)
+        return AvroFileHeader(description, SchemaReaders(schema.decode()), sync, at + SYNC)
     except (KeyError, TypeError, ValueError) as error:
-        raise NoArchive(f"the schema of {path} can't be used: {' '.join(str(error).split())}") from None
+        raise NotAnArchive(f"the schema of {path} can't be used: {' '.join(str(error).split())}") from None
 
 
 def _metadata(data: bytes) -> tuple[dict[str, tuple[bytes, int]], int]:

@@ -9,11 +9,11 @@ class ArchiveError(Exception):
     """A file that can't be used as a log."""
 
 
-class NoArchive(ArchiveError):
+class NotAnArchive(ArchiveError):
     """It is missing, or no export at all, or one that this release can't read."""
 
 
-class DamagedArchive(ArchiveError):
+class CorruptArchive(ArchiveError):
     """It was one, but is torn or changed; `last_good` is the last offset before the damage, -1 for none."""
 
     def __init__(self, path: Path, place: str, why: str, last_good: int | None) -> None:
@@ -28,7 +28,7 @@ class DamagedArchive(ArchiveError):
         super().__init__(f"{path} is damaged at {place}: {why}; {rescue}")
 
 
-class UnknownEvent(ArchiveError):
+class UnknownEventType(ArchiveError):
     """It holds an event that this release does not know."""
 
     def __init__(self, path: Path, offset: int, name: str) -> None:
@@ -38,7 +38,7 @@ class UnknownEvent(ArchiveError):
         )
 
 
-class Selection(ArchiveError):
+class PartialArchive(ArchiveError):
     """It leaves events out, where all are needed."""
 
     def __init__(self, path: Path, selected: str) -> None:

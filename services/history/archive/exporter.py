@@ -18,12 +18,12 @@ from ...core.replica import tune_gc_for_replay
 from ...log import EventLog
 from ...log.event_log import Unreadable, read_to_end
 from ...snapshots.store import SnapshotStore
-from ..entity_history import Entry, Wanted
+from ..entity_history import EventFilter, FormattedEvent
 from ..log_position import first_offset
-from ..projection import Fold
+from ..projection import HistoryProjection
 from .errors import ArchiveError
 from .formats import ArchiveFormat, writer
-from .manifest import Description, Item
+from .manifest import ArchiveManifest, Item
 
 _LONGEST_SELECTION = 200
 _FEATURE_LEVEL = "tailrace.everyone.FeatureLevelRaised"
@@ -32,11 +32,11 @@ OnProgress = Callable[[int], None]
 """Is told how many entries are done."""
 
 
-class CannotExport(ArchiveError):
+class ExportError(ArchiveError):
     """The file can't be written; nothing of it was left."""
 
 
-class Choice(msgspec.Struct, frozen=True):
+class EventSelection(msgspec.Struct, frozen=True):
     """What is exported: of `start` (inclusive) to `end` (exclusive), the events of a job and of some types."""
 
     start: int
@@ -67,13 +67,13 @@ class Choice(msgspec.Struct, frozen=True):
 def export(
     log: EventLog,
     cluster: str,
-    choice: Choice,
+    choice: EventSelection,
     path: Path,
     kind: ArchiveFormat,
     *,
     store: SnapshotStore | None = None,
     on_progress: OnProgress | None = None,
-) -> Description:
+) -> ArchiveManifest:
     """Writes what was chosen of a cluster's log; an existing file is replaced. Returns what the file says of itself.
     `store`: the cluster's snapshots, for a log whose head is gone.
 
@@ -81,14 +81,14 @@ def export(
     """
     tune_gc_for_replay()
     selected = choice.selected(first_offset(log))
-    description = Description(cluster=cluster, whole=selected is None, selected=selected)
+    description = ArchiveManifest(cluster=cluster, whole=selected is None, selected=selected)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
             into = writer(kind, file, description)
             summary = _Summary(description)
             try:
-                for items in chosen(log, choice, store, on_progress):
+                for items in select_records(log, choice, store, on_progress):
                     summary.note(items)
                     into.write(items)
                 into.finish(summary.description)
@@ -98,21 +98,21 @@ def export(
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        raise CannotExport(f"{path} can't be written: {error.strerror or error}") from None
+        raise ExportError(f"{path} can't be written: {error.strerror or error}") from None
     finally:
         part.unlink(missing_ok=True)
     return summary.description
 
 
-def chosen(
+def select_records(
     log: EventLog,
-    choice: Choice,
+    choice: EventSelection,
     store: SnapshotStore | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[list[Item]]:
     """The entries of a log that were chosen, in batches. Raises as `export`."""
     if choice.filters:
-        yield from _filtered(log, choice, store, on_progress)
+        yield from _filter(log, choice, store, on_progress)
         return
     for items in entries(log, choice.start, choice.end):
         yield items
@@ -124,13 +124,13 @@ def entries(log: EventLog, start: int, end: int) -> Iterator[list[Item]]:
     """All that a log holds from `start` to `end` (exclusive): events, and what is none. Raises as `read_to_end`."""
     unreadable: list[Unreadable] = []
     for batch in read_to_end(log, start, end=end, on_unreadable=unreadable.append):
-        yield _merged(batch, unreadable)
+        yield _merge(batch, unreadable)
     rest = [each for each in unreadable if each.offset < end]
     if rest:
         yield list[Item](rest)
 
 
-def _merged(batch: list[Record], unreadable: list[Unreadable]) -> list[Item]:
+def _merge(batch: list[Record], unreadable: list[Unreadable]) -> list[Item]:
     if not unreadable:
         return list[Item](batch)
     # What was met with the batch may lie behind it, but before the next one.
@@ -140,15 +140,15 @@ def _merged(batch: list[Record], unreadable: list[Unreadable]) -> list[Item]:
     return sorted([*batch, *before], key=lambda each: each.offset)
 
 
-def _filtered(
-    log: EventLog, choice: Choice, store: SnapshotStore | None, on_progress: OnProgress | None
+def _filter(
+    log: EventLog, choice: EventSelection, store: SnapshotStore | None, on_progress: OnProgress | None
 ) -> Iterator[list[Item]]:
-    wanted = Wanted.of(choice.types, choice.job, choice.start)
+    wanted = EventFilter.of(choice.types, choice.job, choice.start)
     # Which job an event belongs to is known only from what was said before.
-    fold = Fold() if choice.job is not None else None
+    fold = HistoryProjection() if choice.job is not None else None
     start = choice.start if fold is None else fold.begin(log, store)
     for batch in read_to_end(log, start, end=choice.end):
-        told = (Entry(each, None) if fold is None else fold.tell(each) for each in batch)
+        told = (FormattedEvent(each, None) if fold is None else fold.tell(each) for each in batch)
         items: list[Item] = [each.record for each in told if wanted.takes(each)]
         if items:
             yield items
@@ -159,7 +159,7 @@ def _filtered(
 class _Summary:
     """What a file says of itself, as it grows."""
 
-    def __init__(self, description: Description) -> None:
+    def __init__(self, description: ArchiveManifest) -> None:
         self._description = description
         self._entries = self._unreadable = self._gaps = 0
         self._first: int | None = None
@@ -189,7 +189,7 @@ class _Summary:
         self._entries += len(items)
 
     @property
-    def description(self) -> Description:
+    def description(self) -> ArchiveManifest:
         return replace(
             self._description,
             first=self._first or 0,

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from ....schemas.event import Event, Record
 from ...log.codec import Codec, Undecodable
 from ...log.event_log import Concerns, LogUnavailable, OnUnreadable, Tail
-from ..unreadable_entries import PassedOver
-from .errors import NoArchive, Selection
+from ..unreadable_entries import UnreadableEntries
+from .errors import NotAnArchive, PartialArchive
 from .formats import ArchiveReader, reader
-from .manifest import Description, Item
+from .manifest import ArchiveManifest, Item
 
 
 class FileLog:
@@ -27,8 +27,8 @@ class FileLog:
         self._spare: ArchiveReader | None = opened
         self._lock = threading.Lock()
         self._closed = False
-        self.description: Description = opened.description
-        self.passed_over = PassedOver()
+        self.description: ArchiveManifest = opened.description
+        self.passed_over = UnreadableEntries()
         """What is no event, as far as the file was read."""
 
     @classmethod
@@ -37,7 +37,7 @@ class FileLog:
         opened = reader(path)
         if not opened.description.whole and not selections:
             opened.close()
-            raise Selection(path, opened.description.selected or "events are left out")
+            raise PartialArchive(path, opened.description.selected or "events are left out")
         return cls(path, opened)
 
     @property
@@ -119,7 +119,7 @@ class _FileTail:
                 self._batches = self._reader.read(self._position)
             batch = next(self._batches, None)
         except OSError as error:
-            raise NoArchive(f"{self._log.path} can't be read: {error.strerror or error}") from None
+            raise NotAnArchive(f"{self._log.path} can't be read: {error.strerror or error}") from None
         if batch is None:
             # The log's last offsets may hold no entries.
             self._position = max(self._position, self._log.end())

@@ -7,8 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from .errors import NoArchive
-from .manifest import Description, Item
+from .errors import NotAnArchive
+from .manifest import ArchiveManifest, Item
 
 
 class ArchiveFormat(StrEnum):
@@ -42,7 +42,7 @@ class ArchiveWriter(Protocol):
         """The next entries, in order. Raises OSError."""
         ...
 
-    def finish(self, description: Description) -> None:
+    def finish(self, description: ArchiveManifest) -> None:
         """What is left, and what the file says of itself. Raises OSError."""
         ...
 
@@ -54,7 +54,7 @@ class ArchiveWriter(Protocol):
 class ArchiveReader(Protocol):
     """Reads one file; for one thread."""
 
-    description: Description
+    description: ArchiveManifest
 
     def read(self, start: int) -> Iterator[list[Item]]:
         """All entries from offset `start` on, in batches. Raises DamagedArchive, UnknownEvent when it comes to it."""
@@ -65,7 +65,7 @@ class ArchiveReader(Protocol):
         ...
 
 
-def writer(kind: ArchiveFormat, file: BinaryIO, description: Description) -> ArchiveWriter:
+def writer(kind: ArchiveFormat, file: BinaryIO, description: ArchiveManifest) -> ArchiveWriter:
     """`file`: new, and one that can be sought; `description`: as far as it is known."""
     match kind:
         case ArchiveFormat.AVRO:
@@ -87,7 +87,7 @@ def reader(path: Path) -> ArchiveReader:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise NoArchive(f"{path} can't be read: {error.strerror or error}") from None
+        raise NotAnArchive(f"{path} can't be read: {error.strerror or error}") from None
     try:
         magic = file.read(_LONGEST_MAGIC)
         file.seek(0)
@@ -103,10 +103,10 @@ def reader(path: Path) -> ArchiveReader:
             from .parquet import ParquetReader
 
             return ParquetReader(path, file)
-        raise NoArchive(_foreign(path, magic))
+        raise NotAnArchive(_foreign(path, magic))
     except OSError as error:
         file.close()
-        raise NoArchive(f"{path} can't be read: {error.strerror or error}") from None
+        raise NotAnArchive(f"{path} can't be read: {error.strerror or error}") from None
     except BaseException:
         file.close()
         raise

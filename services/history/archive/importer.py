@@ -23,22 +23,22 @@ from ...core.replica import tune_gc_for_replay
 from ...log import EventLog
 from ...log.event_log import read_to_end
 from ...snapshots.builder import all_roles
-from ...snapshots.state_hash import StateHasher, whole
+from ...snapshots.state_hash import StateHasher, hash_all
 from ..log_position import first_offset
 from .errors import ArchiveError
 from .exporter import OnProgress, entries
 from .file_log import FileLog
 from .manifest import Item
-from .submission_positions import positions_of
+from .submission_positions import submission_positions
 
 _BATCH = 5_000
 
 
-class CannotImport(ArchiveError):
+class ImportFailed(ArchiveError):
     """The file is fine, but not for this, or not for this log; the message says why, and what to do."""
 
 
-class Target(EventLog, Protocol):
+class ImportTarget(EventLog, Protocol):
     """A log that takes what another one held."""
 
     def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
@@ -46,7 +46,7 @@ class Target(EventLog, Protocol):
         ...
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckedArchive(msgspec.Struct, frozen=True):
     """What a whole file comes to."""
 
     state_hash: str
@@ -54,7 +54,7 @@ class Checked(msgspec.Struct, frozen=True):
     """Partition of the submissions -> the next offset to be admitted."""
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
     """What an import came to."""
 
     entries: int
@@ -65,7 +65,7 @@ class Imported(msgspec.Struct, frozen=True):
     """At the end, of the file and of the log alike."""
 
 
-def check(file: FileLog, on_progress: OnProgress | None = None) -> Checked:
+def check(file: FileLog, on_progress: OnProgress | None = None) -> CheckedArchive:
     """Reads all of a file that is to be imported; returns what it comes to.
 
     Raises DamagedArchive, UnknownEvent, Selection; CannotImport where an offset has no entry.
@@ -75,7 +75,7 @@ def check(file: FileLog, on_progress: OnProgress | None = None) -> Checked:
     for items in entries(file, 0, file.end()):
         for item in items:
             if item.offset != expected:
-                raise CannotImport(
+                raise ImportFailed(
                     f"{file.topic} has no entry for offset {expected}, and the next is {item.offset}: the log that "
                     "it is of had a gap there (a transaction's marker), and it can't be made again: what follows would "
                     "come to lie at other offsets than states remember"
@@ -85,16 +85,16 @@ def check(file: FileLog, on_progress: OnProgress | None = None) -> Checked:
                 replica.apply(item)
         if on_progress is not None:
             on_progress(expected)
-    return Checked(whole(StateHasher(replica).hashes()), positions_of(replica))
+    return CheckedArchive(hash_all(StateHasher(replica).hashes()), submission_positions(replica))
 
 
 def import_file(
     file: FileLog,
-    log: Target,
+    log: ImportTarget,
     *,
-    checked: Checked,
+    checked: CheckedArchive,
     on_progress: OnProgress | None = None,
-) -> Imported:
+) -> ImportResult:
     """Appends what the log does not hold yet of a file. `checked`: what `check` returned.
 
     Raises CannotImport, LogUnavailable.
@@ -103,15 +103,15 @@ def import_file(
     first = first_offset(log)
     if first > 0 or there > size:
         what = f"begins at offset {first}" if first else f"has {there:,} entries, the file {size:,}"
-        raise CannotImport(_refused(file, log, what))
+        raise ImportFailed(_refuse(file, log, what))
     _compare(file, log, there)
     at = there
     for items in entries(file, there, size):
         for begin in range(0, len(items), _BATCH):
             part = items[begin : begin + _BATCH]
-            offsets = log.append_all([_appended(each) for each in part])
+            offsets = log.append_all([_append(each) for each in part])
             if offsets != [each.offset for each in part]:
-                raise CannotImport(
+                raise ImportFailed(
                     f"somebody else writes to {log.topic}: what was to get offset {at} got {offsets[0]}; "
                     "stop the cluster's processes, and import into a cluster id that has no log"
                 )
@@ -120,11 +120,11 @@ def import_file(
                 on_progress(at)
     found = state_hash(log, size)
     if found != checked.state_hash:
-        raise CannotImport(
+        raise ImportFailed(
             f"{log.topic} came to the state hash {found}, and {file.topic} to {checked.state_hash}: does somebody "
             "else write to it? Delete the topic, and import again"
         )
-    return Imported(size, size - there, found)
+    return ImportResult(size, size - there, found)
 
 
 def state_hash(log: EventLog, end: int | None = None) -> str:
@@ -133,7 +133,7 @@ def state_hash(log: EventLog, end: int | None = None) -> str:
     for batch in read_to_end(log, 0, end=end):
         for record in batch:
             replica.apply(record)
-    return whole(StateHasher(replica).hashes())
+    return hash_all(StateHasher(replica).hashes())
 
 
 def _compare(file: FileLog, log: EventLog, end: int) -> None:
@@ -143,13 +143,13 @@ def _compare(file: FileLog, log: EventLog, end: int) -> None:
     for item in ours:
         other = next(theirs, None)
         if other is None or other.offset != item.offset or not _same(item, other):
-            raise CannotImport(_refused(file, log, f"holds another event at offset {item.offset}"))
+            raise ImportFailed(_refuse(file, log, f"holds another event at offset {item.offset}"))
 
 
 def _same(item: Item, other: Item) -> bool:
     match item, other:
         case Record(), Record():
-            return item == other or _written(item) == _written(other)
+            return item == other or _count_written(item) == _count_written(other)
         case Record(), _:
             return False
         case _, Record():
@@ -158,17 +158,17 @@ def _same(item: Item, other: Item) -> bool:
             return item.value == other.value
 
 
-def _written(record: Record) -> tuple[str, bytes]:
+def _count_written(record: Record) -> tuple[str, bytes]:
     """An event as bytes: a number that is none is not equal to itself."""
     name = record.body.AVRO_NAME
     return name, binary.functions(name).write(Event(record.header, record.body))
 
 
-def _appended(item: Item) -> Event | bytes | None:
+def _append(item: Item) -> Event | bytes | None:
     return Event(item.header, item.body) if isinstance(item, Record) else item.value
 
 
-def _refused(file: FileLog, log: EventLog, what: str) -> str:
+def _refuse(file: FileLog, log: EventLog, what: str) -> str:
     return (
         f"{log.topic} is not the beginning of {file.topic}: it {what}; import into a cluster id that has no log "
         "(--cluster-id), or delete that topic"

@@ -28,8 +28,8 @@ from ....schemas.event import Event, Record
 from ....schemas.types import Header
 from ...log.codec import Codec
 from ...log.event_log import LARGEST_EVENT, Unreadable
-from .errors import DamagedArchive, NoArchive, UnknownEvent
-from .manifest import Description, Item, described, padded
+from .errors import CorruptArchive, NotAnArchive, UnknownEventType
+from .manifest import ArchiveManifest, Item, padded, parse_description
 
 MAGIC = b"{"
 _CHECK = b',"check":"%08x"}'
@@ -46,7 +46,7 @@ _PREFIX = "tailrace."
 class JsonLinesWriter:
     """Writes into a file that can be sought."""
 
-    def __init__(self, file: BinaryIO, description: Description) -> None:
+    def __init__(self, file: BinaryIO, description: ArchiveManifest) -> None:
         """`description`: as far as it is known."""
         self._file = file
         file.write(_head(description))
@@ -59,7 +59,7 @@ class JsonLinesWriter:
             lines.append(b"%b%b\n" % (line, _CHECK % zlib.crc32(line)))
         self._file.writelines(lines)
 
-    def finish(self, description: Description) -> None:
+    def finish(self, description: ArchiveManifest) -> None:
         """What the file says of itself."""
         self._file.seek(0)
         self._file.write(_head(description))
@@ -100,15 +100,15 @@ class JsonLinesReader:
         head = file.readline(_LONGEST)
         self._start = len(head)
         if not head.startswith(b'{"tailrace_log":'):
-            raise NoArchive(
+            raise NotAnArchive(
                 f"{path} is no exported log: its first line does not begin with "
                 '{"tailrace_log":; `tailrace log export` writes one'
             )
         text = head.removesuffix(b"\n").rstrip(b" ")
         why = _fault(text)
         if why is not None:
-            raise DamagedArchive(path, "line 1 (its description)", why, None)
-        self.description: Description = described(path, text)
+            raise CorruptArchive(path, "line 1 (its description)", why, None)
+        self.description: ArchiveManifest = parse_description(path, text)
         self._lines = msgspec.json.Decoder(_Line)
         self._headers = msgspec.json.Decoder(Header)
         self._bodies: dict[str, msgspec.json.Decoder[Body]] = {}
@@ -126,7 +126,7 @@ class JsonLinesReader:
                 item = self._item(line) if why is None else None
             except (msgspec.DecodeError, ValueError) as error:
                 item, why = None, " ".join(str(error).split())
-            except UnknownEvent:
+            except UnknownEventType:
                 if batch:
                     yield batch
                 raise
@@ -176,7 +176,7 @@ class JsonLinesReader:
         if body is None:
             kind = EVENTS.get(_PREFIX + found.type)
             if kind is None:
-                raise UnknownEvent(self._path, found.offset, found.type)
+                raise UnknownEventType(self._path, found.offset, found.type)
             body = self._bodies[found.type] = msgspec.json.Decoder(kind)
         return Record(found.offset, self._headers.decode(found.header), body.decode(found.body))
 
@@ -195,7 +195,7 @@ class JsonLinesReader:
                 low = behind
         return low
 
-    def _damaged(self, at: int, why: str) -> DamagedArchive:
+    def _damaged(self, at: int, why: str) -> CorruptArchive:
         """At that byte."""
         number = 1
         self._file.seek(0)
@@ -203,7 +203,7 @@ class JsonLinesReader:
         while left > 0 and (chunk := self._file.read(min(left, _NEAR))):
             number += chunk.count(b"\n")
             left -= len(chunk)
-        return DamagedArchive(self._path, f"byte {at:,} (line {number:,})", why, self._last_before(at))
+        return CorruptArchive(self._path, f"byte {at:,} (line {number:,})", why, self._last_before(at))
 
     def _last_before(self, at: int) -> int | None:
         """The offset on the last good line before that byte."""
@@ -223,7 +223,7 @@ def _codec() -> Codec:
     return Codec("")
 
 
-def _head(description: Description) -> bytes:
+def _head(description: ArchiveManifest) -> bytes:
     text = _encode(description).removesuffix(b"}")
     return padded(text + _CHECK % zlib.crc32(text)) + b"\n"
 

@@ -8,7 +8,7 @@ import msgspec
 
 from ....schemas.event import Record
 from ...log.event_log import Unreadable
-from .errors import NoArchive
+from .errors import NotAnArchive
 
 FORMAT = 1
 """The version of the files' format; a reader knows its own and the earlier ones."""
@@ -19,7 +19,7 @@ Item = Record | Unreadable
 """What a file holds at an offset."""
 
 
-class Description(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveManifest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the file as a whole; times in microseconds since the epoch."""
 
     tailrace_log: int = FORMAT
@@ -58,14 +58,14 @@ class _Version(msgspec.Struct):
     tailrace_log: int
 
 
-def described(path: Path, text: bytes) -> Description:
+def parse_description(path: Path, text: bytes) -> ArchiveManifest:
     """The description that a file has. Raises NoArchive for one of a later format, or none."""
     try:
         version = msgspec.json.decode(text, type=_Version).tailrace_log
         if version > FORMAT:
-            raise NoArchive(
+            raise NotAnArchive(
                 f"{path} is of format {version}, and this release reads {FORMAT} and earlier: upgrade tailrace"
             )
-        return msgspec.json.decode(text, type=Description)
+        return msgspec.json.decode(text, type=ArchiveManifest)
     except msgspec.DecodeError as error:
-        raise NoArchive(f"{path} does not describe itself as an exported log: {error}") from None
+        raise NotAnArchive(f"{path} does not describe itself as an exported log: {error}") from None

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from ....schemas.catalog import EVENTS
 from .arrow_columns import PREFIX, as_columns, check, column_of, from_columns, schema
-from .errors import DamagedArchive, NoArchive, UnknownEvent
-from .manifest import Description, Item, described
+from .errors import CorruptArchive, NotAnArchive, UnknownEventType
+from .manifest import ArchiveManifest, Item, parse_description
 from .record_schema import schema_text
 
 MAGIC = b"PAR1"
@@ -38,7 +38,7 @@ _BROKEN = (pa.ArrowException, OSError, ValueError, TypeError, IndexError, Memory
 class ParquetWriter:
     """Writes into a new file."""
 
-    def __init__(self, file: BinaryIO, description: Description) -> None:
+    def __init__(self, file: BinaryIO, description: ArchiveManifest) -> None:
         """`description`: as far as it is known."""
         self._writer = pq.ParquetWriter(
             file,
@@ -59,7 +59,7 @@ class ParquetWriter:
             if self._rows >= _ROW_GROUP:
                 self._flush()
 
-    def finish(self, description: Description) -> None:
+    def finish(self, description: ArchiveManifest) -> None:
         """What is left, and what the file says of itself."""
         self._take(len(self._waiting))
         self._flush()
@@ -98,16 +98,18 @@ class ParquetReader:
             self._groups: int = self._parquet.num_row_groups
             self._columns = list(self._parquet.schema_arrow.names)
         except _BROKEN as error:
-            raise DamagedArchive(path, "its foot", _words(error), None) from None
+            raise CorruptArchive(path, "its foot", _words(error), None) from None
         if _DESCRIPTION not in metadata:
-            raise NoArchive(f"{path} is a Parquet file, but not of a log: `tailrace log export` writes one")
+            raise NotAnArchive(
+                f"{path} is a Parquet file, but not of a log: `tailrace log export` writes one"
+            )
         text = metadata[_DESCRIPTION]
         if metadata.get(_CHECK) != b"%08x" % zlib.crc32(text):
-            raise DamagedArchive(path, "its foot", "the checksum of its description is another", None)
-        self.description: Description = described(path, text)
+            raise CorruptArchive(path, "its foot", "the checksum of its description is another", None)
+        self.description: ArchiveManifest = parse_description(path, text)
         self._checked = metadata.get(_SCHEMA) == _schema_digest()
         if self._parquet.metadata.num_rows != self.description.entries:
-            raise DamagedArchive(
+            raise CorruptArchive(
                 path,
                 "its foot",
                 f"it tells of {self._parquet.metadata.num_rows:,} rows, not of {self.description.entries:,}",
@@ -161,7 +163,7 @@ class ParquetReader:
             if known.num_rows:
                 yield at, from_columns(known, str(self._path)), known.column("check").to_pylist()
             if unknown is not None:
-                raise UnknownEvent(self._path, int(offsets[at + unknown]), types[unknown])
+                raise UnknownEventType(self._path, int(offsets[at + unknown]), types[unknown])
 
     def _check(self, items: list[Item], checks: list[int], last: int | None) -> None:
         """Raises ValueError where the entries are not those that were written."""
@@ -190,11 +192,11 @@ class ParquetReader:
         except _BROKEN:
             return None
 
-    def _damaged(self, group: int, last: int | None, why: str) -> DamagedArchive:
+    def _damaged(self, group: int, last: int | None, why: str) -> CorruptArchive:
         if last is None and group:
             last = self._last_of(group - 1)
         good = None if last is None or last < self.description.first else last
-        return DamagedArchive(self._path, f"row group {group + 1} of {self._groups}", why, good)
+        return CorruptArchive(self._path, f"row group {group + 1} of {self._groups}", why, good)
 
 
 def _schema_digest() -> bytes:

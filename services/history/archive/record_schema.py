@@ -70,7 +70,7 @@ class UnknownType(Exception):
     """The name of an event that this release does not know."""
 
 
-class Readers:
+class SchemaReaders:
     """How the events of a file are read, by their branch: by our own readers where the file's schema of an event is
     this release's, else by fastavro, which makes of the writer's schema and ours what Avro's rules say."""
 

@@ -25,11 +25,11 @@ from ...log.factory import create_admin_client
 from ...log.topics import submissions_topic
 
 _TIMEOUT_S = 30.0
-_NOTHING = b"admitted elsewhere"
+_NO_OFFSET = b"admitted elsewhere"
 """The value of a submission that nobody reads."""
 
 
-def positions_of(replica: Replica) -> dict[int, int]:
+def submission_positions(replica: Replica) -> dict[int, int]:
     """Partition of the submissions -> the next offset to be admitted, where another topic has to be filled up to it."""
     dispatcher = replica.states.get(DISPATCHER)
     if not isinstance(dispatcher, DispatcherState) or dispatcher.submissions_topic_id is not None:
@@ -57,7 +57,7 @@ def fill_submissions(configuration: Configuration, positions: Mapping[int, int])
         for _ in range(ends.get(partition, 0), position):
             while True:
                 try:
-                    producer.produce(topic, _NOTHING, partition=partition, on_delivery=delivered)
+                    producer.produce(topic, _NO_OFFSET, partition=partition, on_delivery=delivered)
                     break
                 except BufferError:
                     producer.poll(0.1)

@@ -7,6 +7,14 @@ entity: what matters to it (`weights`), what is alike told together (`grouping`)
 people call things.
 """
 
-from .event_formatting import Entry, Wanted, aligned, columns, key_fields, line, shortened
+from .event_formatting import (
+    EventFilter,
+    FormattedEvent,
+    align_columns,
+    columns,
+    key_fields,
+    line,
+    shorten_ids,
+)
 
-__all__ = ["Entry", "Wanted", "aligned", "columns", "key_fields", "line", "shortened"]
+__all__ = ["FormattedEvent", "EventFilter", "align_columns", "columns", "key_fields", "line", "shorten_ids"]

@@ -17,7 +17,7 @@ from ...core.role import CLIENT, JOB_MASTER, TASK_EXECUTOR, instance_of, kind_of
 _REMEMBERED = 1 << 16
 
 
-class Kind(StrEnum):
+class EntityKind(StrEnum):
     """What there are stories of; KIND:ID says which is meant where ids of several kinds are alike."""
 
     JOB = "job"
@@ -34,7 +34,7 @@ class Entity(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True)
     """`id` is unique among its kind: a job's, a JobID; a task's, JOB/VERTEX/INDEX; a slot's, RESOURCE/NUMBER; a
     checkpoint's, JOB/NUMBER; an allocation's, its AllocationID; a TaskExecutor's, its ResourceID."""
 
-    kind: Kind
+    kind: EntityKind
     id: str
 
     def __str__(self) -> str:
@@ -44,17 +44,17 @@ class Entity(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True)
     def job(self) -> str | None:
         """The job that a job, task or checkpoint is, or belongs to."""
         match self.kind:
-            case Kind.JOB:
+            case EntityKind.JOB:
                 return self.id
-            case Kind.TASK:
+            case EntityKind.TASK:
                 return self.id.rsplit("/", 2)[0]
-            case Kind.CHECKPOINT:
+            case EntityKind.CHECKPOINT:
                 return self.id.rsplit("/", 1)[0]
             case _:
                 return None
 
 
-class Life(msgspec.Struct, gc=False):
+class EntityLifetime(msgspec.Struct, gc=False):
     """What the log has of an entity so far."""
 
     first: int
@@ -66,42 +66,42 @@ class Life(msgspec.Struct, gc=False):
 
 @functools.lru_cache(_REMEMBERED)
 def job(job_id: str) -> Entity:
-    return Entity(Kind.JOB, job_id)
+    return Entity(EntityKind.JOB, job_id)
 
 
 @functools.lru_cache(_REMEMBERED)
 def task(job_id: str, vertex_id: str, index: int) -> Entity:
-    return Entity(Kind.TASK, f"{job_id}/{vertex_id}/{index}")
+    return Entity(EntityKind.TASK, f"{job_id}/{vertex_id}/{index}")
 
 
 @functools.lru_cache(_REMEMBERED)
 def slot(resource_id: str, number: int) -> Entity:
-    return Entity(Kind.SLOT, f"{resource_id}/{number}")
+    return Entity(EntityKind.SLOT, f"{resource_id}/{number}")
 
 
 @functools.lru_cache(_REMEMBERED)
 def allocation(allocation_id: str) -> Entity:
-    return Entity(Kind.ALLOCATION, allocation_id)
+    return Entity(EntityKind.ALLOCATION, allocation_id)
 
 
 @functools.lru_cache(_REMEMBERED)
 def task_executor_of(resource_id: str) -> Entity:
-    return Entity(Kind.TASK_EXECUTOR, resource_id)
+    return Entity(EntityKind.TASK_EXECUTOR, resource_id)
 
 
 @functools.lru_cache(_REMEMBERED)
 def checkpoint(job_id: str, checkpoint_id: int) -> Entity:
-    return Entity(Kind.CHECKPOINT, f"{job_id}/{checkpoint_id}")
+    return Entity(EntityKind.CHECKPOINT, f"{job_id}/{checkpoint_id}")
 
 
 @functools.lru_cache(_REMEMBERED)
-def job_of(part: Entity) -> Entity:
+def job_from_id(part: Entity) -> Entity:
     """The job that a task or a checkpoint belongs to."""
     return job(part.job or "")
 
 
 @functools.lru_cache(_REMEMBERED)
-def of_address(role_address: str) -> Entity | None:
+def entity_from_address(role_address: str) -> Entity | None:
     """The entity that speaks and hears under an address; None of clients as a whole, and of everyone."""
     kind, instance = kind_of(role_address), instance_of(role_address)
     if kind == JOB_MASTER:
@@ -109,5 +109,5 @@ def of_address(role_address: str) -> Entity | None:
     if kind == TASK_EXECUTOR:
         return task_executor_of(instance) if instance else None
     if kind == CLIENT:
-        return Entity(Kind.CLIENT, instance) if instance else None
-    return Entity(Kind.ROLE, kind) if kind and kind != "*" else None
+        return Entity(EntityKind.CLIENT, instance) if instance else None
+    return Entity(EntityKind.ROLE, kind) if kind and kind != "*" else None

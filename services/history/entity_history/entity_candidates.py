@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..cluster_view import live_jobs
-from .entities import Entity, Life
-from .entity_lookup import Wanted
-from .event_annotator import Teller, Told
-from .timeline import Timeline
+from .entities import Entity, EntityLifetime
+from .entity_lookup import EntityQuery
+from .event_annotator import AnnotatedEvent, EventAnnotator
+from .timeline import EntityHistoryBuilder
 
-_MOST = 32
+_MAX_CANDIDATES = 32
 """Of so many that fit at once, the answer will hardly be one of them."""
 
 
-class Candidates:
+class EntityCandidates:
     """Timelines of those that fit. Follows a Teller from its first event on, and has it count no events."""
 
-    def __init__(self, wanted: Wanted, teller: Teller, begin: Callable[[Entity], Timeline]) -> None:
+    def __init__(
+        self, wanted: EntityQuery, teller: EventAnnotator, begin: Callable[[Entity], EntityHistoryBuilder]
+    ) -> None:
         self._wanted = wanted
         self._teller = teller
         self._begin = begin
@@ -31,24 +33,24 @@ class Candidates:
         teller.entities.counting = False
         teller.entities.when_met = self._met
 
-    def add(self, told: Told) -> None:
+    def add(self, told: AnnotatedEvent) -> None:
         """The next event."""
         timelines = self._timelines
         for each in told.entities:
             if each in timelines:
                 timelines[each].add(told)
 
-    def chosen(self) -> tuple[Entity, Timeline | None]:
+    def chosen(self) -> tuple[Entity, EntityHistoryBuilder | None]:
         """Who is meant, as far as the log was told, and its story; None where that was not collected from its beginning
         on: it was one of too many, or has got its name late. Raises Unknown, Ambiguous."""
         live = live_jobs(self._teller.fold.replica.states)
         found = self._wanted.find(self._teller.entities.lives, live)
         return found, self._timelines.get(found)
 
-    def _met(self, entity: Entity, life: Life) -> None:
+    def _met(self, entity: Entity, life: EntityLifetime) -> None:
         if entity in self._timelines or not self._wanted.fits(entity, life):
             return
-        if len(self._fitting) == _MOST:
+        if len(self._fitting) == _MAX_CANDIDATES:
             for each in self._fitting:
                 del self._timelines[each]
             self._fitting.clear()

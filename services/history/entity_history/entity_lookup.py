@@ -12,32 +12,32 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 
 from ...core.role import CLIENT, JOB_MASTER, TASK_EXECUTOR
-from .entities import Entity, Kind, Life
-from .event_formatting import shortened
+from .entities import Entity, EntityKind, EntityLifetime
+from .event_formatting import shorten_ids
 
-_KINDS: Mapping[str, Kind] = {each.value: each for each in Kind} | {
-    "task_executor": Kind.TASK_EXECUTOR,
-    "te": Kind.TASK_EXECUTOR,
-    "leader": Kind.ROLE,
+_KINDS: Mapping[str, EntityKind] = {each.value: each for each in EntityKind} | {
+    "task_executor": EntityKind.TASK_EXECUTOR,
+    "te": EntityKind.TASK_EXECUTOR,
+    "leader": EntityKind.ROLE,
 }
-_ADDRESSES: Mapping[str, Kind] = {
-    JOB_MASTER: Kind.JOB,
-    TASK_EXECUTOR: Kind.TASK_EXECUTOR,
-    CLIENT: Kind.CLIENT,
+_ADDRESSES: Mapping[str, EntityKind] = {
+    JOB_MASTER: EntityKind.JOB,
+    TASK_EXECUTOR: EntityKind.TASK_EXECUTOR,
+    CLIENT: EntityKind.CLIENT,
 }
-_MOST_OFFERED = 6
-_MOST_COMPARED = 20_000
+_MAX_OFFERED = 6
+_MAX_COMPARED = 20_000
 
 
-class Unknown(LookupError):
+class UnknownEntity(LookupError):
     """The log knows nothing of that name; the message offers near ones."""
 
 
-class Ambiguous(LookupError):
+class AmbiguousEntity(LookupError):
     """Several things are called that, or begin with it; the message names them."""
 
 
-class Wanted:
+class EntityQuery:
     """What somebody asks for."""
 
     def __init__(self, text: str, job: str | None = None, *, plain: bool = False) -> None:
@@ -45,7 +45,7 @@ class Wanted:
         kind, whatever it begins with."""
         self.text = text
         self.job = job
-        self._kind: Kind | None = None
+        self._kind: EntityKind | None = None
         self._id = text
         if plain:
             return
@@ -58,30 +58,30 @@ class Wanted:
 
     def ids(self) -> frozenset[Entity]:
         """Those that are meant if the log has one of them: what was asked for is an id."""
-        kinds = Kind if self._kind is None else (self._kind,)
+        kinds = EntityKind if self._kind is None else (self._kind,)
         return frozenset(Entity(each, self._id) for each in kinds)
 
-    def fits(self, entity: Entity, life: Life) -> bool:
+    def fits(self, entity: Entity, life: EntityLifetime) -> bool:
         """Whether it may be the one that is meant."""
         if self._tier(entity, life) is not None:
             return True
-        return self._kind is not None and Wanted(self.text, self.job, plain=True).fits(entity, life)
+        return self._kind is not None and EntityQuery(self.text, self.job, plain=True).fits(entity, life)
 
-    def find(self, lives: Mapping[Entity, Life], live_jobs: Collection[str] = ()) -> Entity:
+    def find(self, lives: Mapping[Entity, EntityLifetime], live_jobs: Collection[str] = ()) -> Entity:
         """The one that is meant; `live_jobs` are the ids of those that have not ended. Raises Unknown, Ambiguous."""
         try:
             return self._find(lives, live_jobs)
-        except Unknown:
+        except UnknownEntity:
             if self._kind is None:
                 raise
             # A vertex may be called as a kind is: 'Slot: x (1/2)'.
             try:
-                return Wanted(self.text, self.job, plain=True)._find(lives, live_jobs)
-            except Unknown:
+                return EntityQuery(self.text, self.job, plain=True)._find(lives, live_jobs)
+            except UnknownEntity:
                 pass
             raise
 
-    def _find(self, lives: Mapping[Entity, Life], live_jobs: Collection[str]) -> Entity:
+    def _find(self, lives: Mapping[Entity, EntityLifetime], live_jobs: Collection[str]) -> Entity:
         tiers: list[list[Entity]] = [[], [], [], []]
         for entity, life in lives.items():
             tier = self._tier(entity, life)
@@ -94,10 +94,10 @@ class Wanted:
             if len(found) == 1:
                 return found[0]
             if found:
-                raise Ambiguous(self._several(found, lives))
-        raise Unknown(self._none(lives))
+                raise AmbiguousEntity(self._several(found, lives))
+        raise UnknownEntity(self._none(lives))
 
-    def _tier(self, entity: Entity, life: Life) -> int | None:
+    def _tier(self, entity: Entity, life: EntityLifetime) -> int | None:
         """How well it fits, from 0; None: not at all."""
         if self._kind is not None and entity.kind is not self._kind:
             return None
@@ -116,24 +116,24 @@ class Wanted:
             return 2
         return 3 if any(each.casefold().startswith(folded) for each in life.names) else None
 
-    def _within_job(self, entity: Entity, life: Life) -> bool:
+    def _within_job(self, entity: Entity, life: EntityLifetime) -> bool:
         """Whether it is named with the beginning of its job's id."""
         head, slash, rest = self._id.partition("/")
-        if not slash or not rest or entity.job is None or entity.kind is Kind.JOB or not head:
+        if not slash or not rest or entity.job is None or entity.kind is EntityKind.JOB or not head:
             return False
         own = entity.id.removeprefix(f"{entity.job}/")
         return entity.job.startswith(head) and (rest == own or rest in life.names)
 
-    def _several(self, found: list[Entity], lives: Mapping[Entity, Life]) -> str:
-        offered = "; ".join(_shown(each, lives[each]) for each in found[:_MOST_OFFERED])
-        more = f"; and {len(found) - _MOST_OFFERED} more" if len(found) > _MOST_OFFERED else ""
-        of_jobs = all(each.job is not None and each.kind is not Kind.JOB for each in found)
+    def _several(self, found: list[Entity], lives: Mapping[Entity, EntityLifetime]) -> str:
+        offered = "; ".join(_format_candidates(each, lives[each]) for each in found[:_MAX_OFFERED])
+        more = f"; and {len(found) - _MAX_OFFERED} more" if len(found) > _MAX_OFFERED else ""
+        of_jobs = all(each.job is not None and each.kind is not EntityKind.JOB for each in found)
         hint = f"say {'which --job it is of' if of_jobs else 'more of it'}, or KIND:ID"
         return f"{self.text!r} may be any of {len(found)}: {offered}{more}; {hint}"
 
-    def _none(self, lives: Mapping[Entity, Life]) -> str:
+    def _none(self, lives: Mapping[Entity, EntityLifetime]) -> str:
         of_job = "" if self.job is None else f" in job {self.job!r}"
-        near = difflib.get_close_matches(self._id, self._names(lives), _MOST_OFFERED, 0.6)
+        near = difflib.get_close_matches(self._id, self._names(lives), _MAX_OFFERED, 0.6)
         counts: dict[str, int] = {}
         for each in lives:
             counts[each.kind.value] = counts.get(each.kind.value, 0) + 1
@@ -145,44 +145,44 @@ class Wanted:
             "`tailrace story` lists them"
         )
 
-    def _names(self, lives: Mapping[Entity, Life]) -> list[str]:
+    def _names(self, lives: Mapping[Entity, EntityLifetime]) -> list[str]:
         names: dict[str, None] = {}
         for entity, life in lives.items():
-            if self._kind in (None, entity.kind) and len(names) < _MOST_COMPARED:
-                shown = life.names[:1] if entity.kind is Kind.TASK else (entity.id, *life.names[:1])
+            if self._kind in (None, entity.kind) and len(names) < _MAX_COMPARED:
+                shown = life.names[:1] if entity.kind is EntityKind.TASK else (entity.id, *life.names[:1])
                 names.update(dict.fromkeys(shown))
         return list(names)
 
 
 def _is_part(entity: Entity) -> bool:
     """Whether its id begins with that of what it belongs to."""
-    return entity.kind in (Kind.TASK, Kind.CHECKPOINT, Kind.SLOT)
+    return entity.kind in (EntityKind.TASK, EntityKind.CHECKPOINT, EntityKind.SLOT)
 
 
 def _is_role(entity: Entity, folded: str) -> bool:
     """ResourceManager is what people call resource_manager."""
-    return entity.kind is Kind.ROLE and folded == entity.id.replace("_", "")
+    return entity.kind is EntityKind.ROLE and folded == entity.id.replace("_", "")
 
 
-def _full_names(entity: Entity, life: Life) -> Iterable[str]:
+def _full_names(entity: Entity, life: EntityLifetime) -> Iterable[str]:
     """Names that are as good as an id."""
-    if entity.kind is Kind.TASK:
+    if entity.kind is EntityKind.TASK:
         yield f"{entity.job}/{life.names[0] if life.names else ''}"
         yield from life.names[1:]
 
 
 def _best(found: list[Entity]) -> list[Entity]:
     """A job is what people mean where a client is called as it is."""
-    others = [each for each in found if each.kind is not Kind.CLIENT]
+    others = [each for each in found if each.kind is not EntityKind.CLIENT]
     return others if len(others) == 1 else found
 
 
 def _live(found: list[Entity], live_jobs: Collection[str]) -> list[Entity]:
     """Of several jobs the only one that has not ended, as in all commands."""
-    live = [each for each in found if each.kind is Kind.JOB and each.id in live_jobs]
-    return live if len(live) == 1 and all(each.kind is Kind.JOB for each in found) else found
+    live = [each for each in found if each.kind is EntityKind.JOB and each.id in live_jobs]
+    return live if len(live) == 1 and all(each.kind is EntityKind.JOB for each in found) else found
 
 
-def _shown(entity: Entity, life: Life) -> str:
-    name = f" ({life.names[0]})" if life.names and entity.kind in (Kind.JOB, Kind.TASK) else ""
-    return f"{entity if entity.kind is not Kind.TASK else shortened(str(entity))}{name}"
+def _format_candidates(entity: Entity, life: EntityLifetime) -> str:
+    name = f" ({life.names[0]})" if life.names and entity.kind in (EntityKind.JOB, EntityKind.TASK) else ""
+    return f"{entity if entity.kind is not EntityKind.TASK else shorten_ids(str(entity))}{name}"

@@ -19,44 +19,44 @@ from ....schemas.states import EXECUTION_ENDS
 from ....schemas.types import JobGraph
 from ...core.role import CLIENT, DISPATCHER, JOB_MASTER, TASK_EXECUTOR, instance_of, kind_of
 from ...job_master.state import JobMasterState
-from ..projection import Fold
+from ..projection import HistoryProjection
 from . import entity_extraction
 from .entities import (
     Entity,
-    Kind,
-    Life,
+    EntityKind,
+    EntityLifetime,
     allocation,
+    entity_from_address,
     job,
-    of_address,
     task,
     task_executor_of,
 )
-from .entity_extraction import Found
-from .event_formatting import Entry
-from .slot_occupancy import ENDS, Holdings
+from .entity_extraction import FoundEntity
+from .event_formatting import FormattedEvent
+from .slot_occupancy import ENDS, SlotOccupancy
 
-_LIVING = frozenset({JOB_MASTER, TASK_EXECUTOR})
-_FAR_REACHING = frozenset({ClusterTerminated, LeaderElected, TaskExecutorLost})
+_LIVE_STATES = frozenset({JOB_MASTER, TASK_EXECUTOR})
+_CLUSTER_WIDE = frozenset({ClusterTerminated, LeaderElected, TaskExecutorLost})
 """What concerns more than it names."""
-_REMEMBERED = 1 << 16
+_MAX_REMEMBERED = 1 << 16
 
 
-class Entities:
+class EntityResolver:
     """All that the log has told of so far, and which of it an event concerns. Follows a Fold, event by event."""
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: HistoryProjection) -> None:
         self._fold = fold
-        self.lives: dict[Entity, Life] = {}
+        self.lives: dict[Entity, EntityLifetime] = {}
         """In the order of their first events."""
         self.counting = True
         """Whether lives have to tell of their last event, and how many there were."""
-        self.when_met: Callable[[Entity, Life], object] | None = None
+        self.when_met: Callable[[Entity, EntityLifetime], object] | None = None
         """Is called when the log tells of somebody for the first time."""
         self.learnt: list[tuple[str, str, str]] | None = None
         """Execution attempt id, its task's id, and its name, as each was new; None: nobody wants to know."""
         self.task_of: dict[str, Entity] = {}
         """Execution attempt id -> its task."""
-        self.holdings = Holdings()
+        self.holdings = SlotOccupancy()
         self.slot_of = self.holdings.slot_of
         """AllocationID -> the last slot that it was given."""
         self.allocation_of = self.holdings.allocation_of
@@ -72,7 +72,7 @@ class Entities:
         for role_address, state in replica.states.items():
             if not isinstance(state, JobMasterState):
                 continue
-            new: Found = {}
+            new: FoundEntity = {}
             self._find_new(role_address, None, new)
             for each in new:
                 life = self.lives.get(each) or self._met(each, replica.offset)
@@ -93,27 +93,27 @@ class Entities:
                 else:
                     self.holdings.submit(attempt, execution.allocation_id, execution.resource_id)
 
-    def concerned(self, entry: Entry, before: Mapping[str, Any]) -> tuple[Entity, ...]:
+    def concerned(self, entry: FormattedEvent, before: Mapping[str, Any]) -> tuple[Entity, ...]:
         """Those that an event concerns; the fold has just told it. `before`: states, by address, as they were."""
         record = entry.record
         header, body, kind = record.header, record.body, type(record.body)
-        heeded, plan = entry.ignored is None, entity_extraction.plan(kind)
+        heeded, plan = entry.ignored is None, entity_extraction.extraction_plan(kind)
         if heeded:
             self._heed(record, plan)
-        found = _taking_part(header.sender, header.recipient, plan.names_something).copy()
+        found = _participants(header.sender, header.recipient, plan.names_something).copy()
         # Tasks and allocations begin where a JobMaster's state has them first: they may be said later, or never.
         for each in self._fold.changed:
             if each in before and kind_of(each) == JOB_MASTER:
                 self._find_new(each, before[each], found)
         for step in plan.steps:
             step(self, header, body, found)
-        if kind in _FAR_REACHING:
+        if kind in _CLUSTER_WIDE:
             found.update(dict.fromkeys(self._reached(body)))
         if entry.job is not None and not plan.names_job:
             found[job(entry.job)] = None
         if not found or (not heeded and kind_of(header.sender) != CLIENT):
             # What a deposed leader says is part of its role's story.
-            speaker = of_address(header.sender) or Entity(Kind.ROLE, kind_of(header.sender))
+            speaker = entity_from_address(header.sender) or Entity(EntityKind.ROLE, kind_of(header.sender))
             found[speaker] = None
         lives, offset = self.lives, record.offset
         if self.counting:
@@ -131,11 +131,11 @@ class Entities:
             self.holdings.forget(body)
         return tuple(found)
 
-    def learn(self, entry: Entry, before: Mapping[str, Any]) -> tuple[Entity, ...]:
+    def learn(self, entry: FormattedEvent, before: Mapping[str, Any]) -> tuple[Entity, ...]:
         """As `concerned`, for who needs the names of things only: finds nobody, and nobody has a life."""
         record, kind = entry.record, type(entry.record.body)
         if entry.ignored is None:
-            self._heed(record, entity_extraction.plan(kind))
+            self._heed(record, entity_extraction.extraction_plan(kind))
         for each in self._fold.changed:
             if each in before and kind_of(each) == JOB_MASTER:
                 self._find_new(each, before[each], {})
@@ -159,9 +159,9 @@ class Entities:
         else:
             life.names = known
 
-    def _met(self, entity: Entity, offset: int) -> Life:
+    def _met(self, entity: Entity, offset: int) -> EntityLifetime:
         """Its life, which begins here."""
-        life = self.lives[entity] = Life(offset, offset, names=self._named.pop(entity, ()))
+        life = self.lives[entity] = EntityLifetime(offset, offset, names=self._named.pop(entity, ()))
         if self.when_met is not None:
             self.when_met(entity, life)
         return life
@@ -174,7 +174,7 @@ class Entities:
             case LeaderElected(role=role):
                 yield from self._led(role)
             case ClusterTerminated():
-                yield Entity(Kind.ROLE, DISPATCHER)
+                yield Entity(EntityKind.ROLE, DISPATCHER)
             case _:
                 pass
 
@@ -190,7 +190,7 @@ class Entities:
 
     def _led(self, role: str) -> Iterator[Entity]:
         """What goes on under a new leader: a TaskExecutor's tasks, and the jobs that go with the Dispatcher."""
-        own = of_address(role)
+        own = entity_from_address(role)
         if own is not None:
             yield own
         if kind_of(role) == TASK_EXECUTOR:
@@ -202,9 +202,9 @@ class Entities:
                 if kind_of(each) == JOB_MASTER and not claimed(each):
                     yield job(instance_of(each))
 
-    def _heed(self, record: Record, plan: entity_extraction.Plan) -> None:
+    def _heed(self, record: Record, plan: entity_extraction.ExtractionPlan) -> None:
         """Learns what an event says of how things belong together, and what they are called."""
-        lesson = _LESSONS.get(type(record.body))
+        lesson = _LEARN_FROM.get(type(record.body))
         if lesson is not None:
             lesson(self, record)
         if plan.has_graph:
@@ -244,7 +244,7 @@ class Entities:
                 if status.job_id is not None:
                     self.job_of.setdefault(status.allocation_id, status.job_id)
 
-    def _find_new(self, role_address: str, before: Any, found: Found) -> None:
+    def _find_new(self, role_address: str, before: Any, found: FoundEntity) -> None:
         """Adds the tasks and allocations that a JobMaster's state has, and that were not known."""
         state = self._fold.replica.states.get(role_address)
         if not isinstance(state, JobMasterState) or state is before:
@@ -280,22 +280,24 @@ class Entities:
         self.named(entity, name, attempt)
 
 
-_LESSONS: Mapping[type[Body], Callable[[Entities, Record], None]] = {
-    resource_manager.RequestSlot: Entities._allocation_asked_for,
-    resource_manager.SendSlotReport: Entities._reported,
-    resource_manager.SlotReportContradicted: Entities._reported,
-    task_executor.RequestSlot: Entities._slot_asked_for,
-    task_executor.SubmitTask: Entities._submitted,
-    task_executor.TaskExecutorRegistrationSuccess: Entities._registered,
+_LEARN_FROM: Mapping[type[Body], Callable[[EntityResolver, Record], None]] = {
+    resource_manager.RequestSlot: EntityResolver._allocation_asked_for,
+    resource_manager.SendSlotReport: EntityResolver._reported,
+    resource_manager.SlotReportContradicted: EntityResolver._reported,
+    task_executor.RequestSlot: EntityResolver._slot_asked_for,
+    task_executor.SubmitTask: EntityResolver._submitted,
+    task_executor.TaskExecutorRegistrationSuccess: EntityResolver._registered,
 }
 """What is said of how things belong together."""
 
 
-@functools.lru_cache(_REMEMBERED)
-def _taking_part(sender: str, recipient: str, names_something: bool) -> Found:
+@functools.lru_cache(_MAX_REMEMBERED)
+def _participants(sender: str, recipient: str, names_something: bool) -> FoundEntity:
     """Sender and recipient; a role that there is one of only where nobody else takes part. To be copied."""
-    found = [each for each in map(of_address, dict.fromkeys((sender, recipient))) if each is not None]
-    others = [each for each in found if each.kind is not Kind.ROLE]
-    if names_something or kind_of(sender) in _LIVING or kind_of(recipient) in _LIVING:
+    found = [
+        each for each in map(entity_from_address, dict.fromkeys((sender, recipient))) if each is not None
+    ]
+    others = [each for each in found if each.kind is not EntityKind.ROLE]
+    if names_something or kind_of(sender) in _LIVE_STATES or kind_of(recipient) in _LIVE_STATES:
         return dict.fromkeys(others)
-    return dict.fromkeys((*others, *(each for each in found if each.kind is Kind.ROLE)))
+    return dict.fromkeys((*others, *(each for each in found if each.kind is EntityKind.ROLE)))

@@ -21,12 +21,12 @@ from ....schemas.types import Header
 from ...core.role import CLIENT, DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, instance_of, kind_of
 from ...log import EventLog
 from ...snapshots.store import SnapshotStore
-from ..projection import Fold
+from ..projection import HistoryProjection
 from .entities import Entity, task
-from .entity_resolver import Entities
-from .event_descriptions import phrase_of
-from .event_formatting import Entry, key_fields, shortened
-from .failure_chains import TROUBLING, Chains, Trouble, trouble_of
+from .entity_resolver import EntityResolver
+from .event_descriptions import describe_event
+from .event_formatting import FormattedEvent, key_fields, shorten_ids
+from .failure_chains import FAILURE_EVENTS, FailureChains, Severity, severity
 
 _NAMES = {DISPATCHER: "Dispatcher", RESOURCE_MANAGER: "ResourceManager", REST_SERVER: "REST server"}
 
@@ -36,18 +36,18 @@ _ILLEGAL = re.compile(r".* is not possible for (\S+) in state (.*?): (.*)", re.D
 _FENCED = re.compile(r"(\S+) speaks under epoch (\d+), which is not its leader's")
 """What Fold says."""
 # Looked up once: for each event it would take as long as much of the rest.
-_NONE, _FAILURE = Trouble.NONE, Trouble.FAILURE
-_OF_STATES = frozenset({SnapshotTaken, StateHash})
+_NONE, _FAILURE = Severity.NONE, Severity.FAILURE
+_STATE_TYPES = frozenset({SnapshotTaken, StateHash})
 """What is said of states as a whole."""
 _LONG_ID = re.compile(r"\b[0-9a-f]{32}\b")
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
+class AnnotatedEvent(msgspec.Struct, frozen=True, gc=False):
     """An event, and what is known of it besides what it says."""
 
-    entry: Entry
+    entry: FormattedEvent
     entities: tuple[Entity, ...]
-    trouble: Trouble = Trouble.NONE
+    trouble: Severity = Severity.NONE
     root: int | None = None
     """Of a failure: the offset of the one that it began with, perhaps its own."""
     waited: bool = False
@@ -74,7 +74,7 @@ class Told(msgspec.Struct, frozen=True, gc=False):
         return self.entry.record.body
 
 
-class Turns(msgspec.Struct, frozen=True, array_like=True):
+class RecentDecisions(msgspec.Struct, frozen=True, array_like=True):
     """What was decided last, for keeping."""
 
     marked: bool
@@ -83,19 +83,19 @@ class Turns(msgspec.Struct, frozen=True, array_like=True):
     """Sender -> decided_at and time of its last turn, and the deadline that was due then."""
 
 
-class Teller:
+class EventAnnotator:
     """Names, in the sense of `phrases`. Not safe for use by several threads."""
 
-    def __init__(self, fold: Fold | None = None, *, concerned: bool = True) -> None:
+    def __init__(self, fold: HistoryProjection | None = None, *, concerned: bool = True) -> None:
         """`fold`: one that has read the log already, from where this one goes on. `concerned`: whether it matters whom
         events concern; else nobody has a life."""
-        self.fold = fold or Fold()
-        self.entities = Entities(self.fold)
+        self.fold = fold or HistoryProjection()
+        self.entities = EntityResolver(self.fold)
         self._find_concerned = self.entities.concerned if concerned else self.entities.learn
-        self.chains = Chains()
-        self.failures: dict[int, Told] = {}
+        self.chains = FailureChains()
+        self.failures: dict[int, AnnotatedEvent] = {}
         """By offset."""
-        self.roots: dict[int, Told] = {}
+        self.roots: dict[int, AnnotatedEvent] = {}
         """What has no cause in the log, by offset; not what is said of states as a whole."""
         self.ignored: dict[int, str] = {}
         """Why events were ignored, by offset."""
@@ -112,7 +112,7 @@ class Teller:
         self.entities.adopt()
         return start
 
-    def tell(self, record: Record) -> Told:
+    def tell(self, record: Record) -> AnnotatedEvent:
         """The next event."""
         offset, header, body = record.offset, record.header, record.body
         kind, cause = type(body), header.cause
@@ -122,23 +122,23 @@ class Teller:
         entry = self.fold.tell(record)
         concerned = self._find_concerned(entry, before)
         trouble = _NONE
-        if kind in TROUBLING and entry.ignored is None:
-            trouble = trouble_of(body, self.chains.trouble(cause), struck)
+        if kind in FAILURE_EVENTS and entry.ignored is None:
+            trouble = severity(body, self.chains.trouble(cause), struck)
             if waited and trouble is _FAILURE and kind is not SlotAllocationFailed:
                 # What was waited for did not come. (That no slot is there has to do with what took them away.)
-                trouble = Trouble.FACT
+                trouble = Severity.FACT
         self.chains.add(offset, header.time, cause, trouble, waited)
         root = self.chains.root_of(offset) if trouble >= _FAILURE else None
-        told = Told(entry, concerned, trouble, root, waited)
+        told = AnnotatedEvent(entry, concerned, trouble, root, waited)
         if root is not None:
             self.failures[offset] = told
-        if cause is None and kind not in _OF_STATES:
+        if cause is None and kind not in _STATE_TYPES:
             self.roots[offset] = told
         if entry.ignored is not None:
             self.ignored[offset] = entry.ignored
         return told
 
-    def turns(self, since: int) -> Turns:
+    def turns(self, since: int) -> RecentDecisions:
         """The last turns of who has something to say yet, and of those who decided behind the offset `since`."""
         awake = self.fold.replica.is_active
         found = {
@@ -146,21 +146,21 @@ class Teller:
             for sender, turn in self._turns.items()
             if awake(sender) or (turn[0] is not None and turn[0] >= since)
         }
-        return Turns(self._marked, found)
+        return RecentDecisions(self._marked, found)
 
-    def go_on_with(self, turns: Turns) -> None:
+    def go_on_with(self, turns: RecentDecisions) -> None:
         """The last turns, as another knew them."""
         self._marked, self._turns = turns.marked, dict(turns.last)
 
-    def text(self, told: Told) -> str:
+    def text(self, told: AnnotatedEvent) -> str:
         """What it says, without who says it to whom."""
         body = told.body
-        phrase = phrase_of(type(body))
+        phrase = describe_event(type(body))
         if phrase is None:
             return f"{told.entry.type.rpartition('.')[2]} {key_fields(body)}".rstrip()
         return phrase(body, self)
 
-    def who(self, told: Told, home: str | None = None) -> str:
+    def who(self, told: AnnotatedEvent, home: str | None = None) -> str:
         """The sender and, if it is another, the recipient; in the story of job `home` that need not be named."""
         header = told.entry.record.header
         sender = self.speaker(header.sender, home)
@@ -168,7 +168,7 @@ class Teller:
             return sender
         return f"{sender} -> {self.speaker(header.recipient, home)}"
 
-    def ignored_because(self, told: Told) -> str | None:
+    def ignored_because(self, told: AnnotatedEvent) -> str | None:
         """Why no reader takes notice of it; None where all do."""
         why = told.entry.ignored
         if why is None:
@@ -181,21 +181,21 @@ class Teller:
         for each in _LONG_ID.findall(why):
             if each in self.entities.task_of:
                 why = why.replace(f"Execution {each}", each).replace(each, self.task(each))
-        return shortened(why)
+        return shorten_ids(why)
 
     @staticmethod
     def speaker(role_address: str, home: str | None = None) -> str:
         """What people call whoever speaks under an address."""
         kind, instance = kind_of(role_address), instance_of(role_address)
         if kind == JOB_MASTER:
-            return "JobMaster" if instance == home else f"JobMaster {shortened(instance)}"
+            return "JobMaster" if instance == home else f"JobMaster {shorten_ids(instance)}"
         if kind == CLIENT:
-            return f"client {shortened(instance)}" if instance else "clients"
+            return f"client {shorten_ids(instance)}" if instance else "clients"
         return instance or _NAMES.get(kind, kind)
 
     def task(self, execution_attempt_id: str) -> str:
         found = self.entities.task_of.get(execution_attempt_id)
-        return self.entities.name(found) if found is not None else f"task {shortened(execution_attempt_id)}"
+        return self.entities.name(found) if found is not None else f"task {shorten_ids(execution_attempt_id)}"
 
     def vertex(self, job_id: str, vertex_id: str, index: int) -> str:
         return self.entities.name(task(job_id, vertex_id, index))
@@ -208,7 +208,7 @@ class Teller:
         if recipient != EVERYONE:
             if recipient != sender:
                 found[recipient] = states.get(recipient)
-        elif type(record.body) not in _OF_STATES:
+        elif type(record.body) not in _STATE_TYPES:
             for each in replica.active_addresses:
                 if each != sender and kind_of(each) == JOB_MASTER:
                     found[each] = states.get(each)

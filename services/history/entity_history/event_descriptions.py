@@ -1,7 +1,7 @@
 """What each type of event says, in the words that a person would use of it: who says it and to whom stands before.
 
-`Phrase` takes the event's body and the names of things, and gives what follows "te-1 -> JobMaster j1:". A type that is
-not here (of a later version) is told by its name and its fields.
+`DescriptionTemplate` takes the event's body and the names of things, and gives what follows "te-1 -> JobMaster j1:". A
+type that is not here (of a later version) is told by its name and its fields.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, Protocol
 from ....schemas import client, dispatcher, everyone, job_master, resource_manager, task_executor
 from ....schemas.body import Body
 from ....schemas.types import ExecutionState, JobGraph, JobStatus, SlotID, SnapshotType
-from .event_formatting import shortened
+from .event_formatting import shorten_ids
 
-_MOST_NAMES = 4
+_MAX_NAMES = 4
 
 
-class Names(Protocol):
+class EntityNames(Protocol):
     """What people call things."""
 
     def task(self, execution_attempt_id: str) -> str:
@@ -29,27 +29,27 @@ class Names(Protocol):
         ...
 
 
-Phrase = Callable[[Any, Names], str]
+DescriptionTemplate = Callable[[Any, EntityNames], str]
 
 
-def phrase_of(kind: type[Body]) -> Phrase | None:
+def describe_event(kind: type[Body]) -> DescriptionTemplate | None:
     """How to say events of a type; None for types that this version has no words for."""
     return _PHRASES.get(kind)
 
 
-def listed(names: Iterable[str]) -> str:
+def format_list(names: Iterable[str]) -> str:
     """The first few, and how many more."""
     found = list(dict.fromkeys(names))
-    more = len(found) - _MOST_NAMES
-    return ", ".join(found[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(found) - _MAX_NAMES
+    return ", ".join(found[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """1 slot, 2 slots."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Bytes."""
     value, unit = float(count), "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
@@ -59,9 +59,9 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def described(graph: JobGraph) -> str:
+def describe_value(graph: JobGraph) -> str:
     """A job's name and its vertices."""
-    return f'"{graph.name}" ({listed(f"{each.name} x{each.parallelism}" for each in graph.vertices)})'
+    return f'"{graph.name}" ({format_list(f"{each.name} x{each.parallelism}" for each in graph.vertices)})'
 
 
 def slot_name(slot: SlotID) -> str:
@@ -71,14 +71,14 @@ def slot_name(slot: SlotID) -> str:
 def _because(reason: str | None) -> str:
     """The first line, in which people are told; a stack may follow it."""
     lines = [line for line in (reason or "").splitlines() if line.strip()]
-    return f": {shortened(lines[0].strip())}" if lines else ""
+    return f": {shorten_ids(lines[0].strip())}" if lines else ""
 
 
 def _failed(reason: str | None) -> str:
     """What was raised stands in a stack's last line."""
     lines = [line.strip() for line in (reason or "").splitlines() if line.strip()]
     stack = len(lines) > 1 and lines[0].startswith("Traceback")
-    return f": {shortened(lines[-1 if stack else 0])}" if lines else ""
+    return f": {shorten_ids(lines[-1 if stack else 0])}" if lines else ""
 
 
 def loss(body: everyone.TaskExecutorLost) -> str:
@@ -87,11 +87,11 @@ def loss(body: everyone.TaskExecutorLost) -> str:
 
 
 def _chosen(reason: str) -> str:
-    return f" (chosen by {' '.join(shortened(reason).split())})" if reason else ""
+    return f" (chosen by {' '.join(shorten_ids(reason).split())})" if reason else ""
 
 
 def _job(job_id: str) -> str:
-    return f"job {shortened(job_id)}"
+    return f"job {shorten_ids(job_id)}"
 
 
 def _keeping(body: dispatcher.CancelJob | job_master.CancelJob) -> str:
@@ -99,23 +99,25 @@ def _keeping(body: dispatcher.CancelJob | job_master.CancelJob) -> str:
 
 
 def _allocation(allocation_id: str) -> str:
-    return f"allocation {shortened(allocation_id)}"
+    return f"allocation {shorten_ids(allocation_id)}"
 
 
 def _allocations(ids: Sequence[str]) -> str:
     noun = "allocation" if len(ids) == 1 else "allocations"
-    return f"{noun} {listed(shortened(each) for each in ids)}"
+    return f"{noun} {format_list(shorten_ids(each) for each in ids)}"
 
 
-def _slots(body: Any, _: Names) -> str:
+def _slots(body: Any, _: EntityNames) -> str:
     used = [each for each in body.slots if each.allocation_id]
-    held = f" ({listed(f'{slot_name(each.slot_id)} {_allocation(each.allocation_id)}' for each in used)})"
-    return f"reports {counted(len(body.slots), 'slot')}, {len(used)} in use{held if used else ''}"
+    held = (
+        f" ({format_list(f'{slot_name(each.slot_id)} {_allocation(each.allocation_id)}' for each in used)})"
+    )
+    return f"reports {format_count(len(body.slots), 'slot')}, {len(used)} in use{held if used else ''}"
 
 
-def _submit_job(body: dispatcher.SubmitJob, _: Names) -> str:
+def _submit_job(body: dispatcher.SubmitJob, _: EntityNames) -> str:
     if body.job_graph is not None:
-        what = described(body.job_graph)
+        what = describe_value(body.job_graph)
     else:
         what = f"the program {body.entry_point.target}" if body.entry_point else "nothing"
     begins = f", beginning with {body.savepoint_path}" if body.savepoint_path else ""
@@ -129,7 +131,7 @@ def _snapshot(body: job_master.CheckpointTriggered) -> str:
     asked = " as it was asked to" if body.requests else ""
     return (
         f"begins {kind} {body.checkpoint_id}{asked}{ends}: "
-        f"{counted(len(body.to_acknowledge), 'task')} to acknowledge it"
+        f"{format_count(len(body.to_acknowledge), 'task')} to acknowledge it"
     )
 
 
@@ -139,14 +141,14 @@ def _wanted(body: Any) -> str:
     return f"passes on that {body.requester.replace('/', ' ')} wants a {kind}{ends}"
 
 
-def _restored(body: job_master.CheckpointRestored, _: Names) -> str:
-    passed = f", passing over {counted(len(body.passed_over), 'newer one')}" if body.passed_over else ""
+def _restored(body: job_master.CheckpointRestored, _: EntityNames) -> str:
+    passed = f", passing over {format_count(len(body.passed_over), 'newer one')}" if body.passed_over else ""
     if body.checkpoint is None:
         return f"finds no checkpoint: tasks begin with nothing{passed}"
     return f"found checkpoint {body.checkpoint.checkpoint_id} whole: tasks begin with it{passed}"
 
 
-def _submit_task(body: task_executor.SubmitTask, names: Names) -> str:
+def _submit_task(body: task_executor.SubmitTask, names: EntityNames) -> str:
     attempt = f", attempt {body.attempt_number + 1}" if body.attempt_number else ""
     begins = f", from checkpoint {body.restore.checkpoint_id}" if body.restore else ""
     task = names.vertex(body.job_id, body.vertex_id, body.subtask_index)
@@ -162,24 +164,24 @@ _STATES: Mapping[ExecutionState, str] = {
 }
 
 
-def _task_changed(body: job_master.UpdateTaskExecutionState, names: Names) -> str:
+def _task_changed(body: job_master.UpdateTaskExecutionState, names: EntityNames) -> str:
     state = body.execution_state
     words = _STATES.get(state, f"is {state.value}")
     lost = " (what it was to go on from is gone)" if body.progress_lost else ""
     return f"{names.task(body.execution_attempt_id)} {words}{lost}{_failed(body.failure)}"
 
 
-def _status(body: client.JobStatusChanged, _: Names) -> str:
+def _status(body: client.JobStatusChanged, _: EntityNames) -> str:
     return f"the job is {body.status.value}"
 
 
 def _completed(checkpoint: Any) -> str:
     kind = "savepoint" if checkpoint.snapshot_type is SnapshotType.SAVEPOINT else "checkpoint"
     where = f", in {checkpoint.uri}" if kind == "savepoint" else ""
-    return f"{kind} {checkpoint.checkpoint_id} is complete ({size(checkpoint.size)}{where})"
+    return f"{kind} {checkpoint.checkpoint_id} is complete ({format_size(checkpoint.size)}{where})"
 
 
-def _contradicted(body: task_executor.AllocatedSlotsContradicted, _: Names) -> str:
+def _contradicted(body: task_executor.AllocatedSlotsContradicted, _: EntityNames) -> str:
     parts = []
     if body.missing:
         parts.append(
@@ -190,34 +192,34 @@ def _contradicted(body: task_executor.AllocatedSlotsContradicted, _: Names) -> s
     return f"sees that it and {_job(body.job_id)} differ: {'; '.join(parts)}"
 
 
-def _disposed(body: dispatcher.SavepointDisposed | client.SavepointDisposed, _: Names) -> str:
+def _disposed(body: dispatcher.SavepointDisposed | client.SavepointDisposed, _: EntityNames) -> str:
     if body.failure is not None:
         return f"the savepoint {body.path} could not be deleted{_because(body.failure)}"
     return f"the savepoint {body.path} is deleted"
 
 
-def _elected(body: everyone.LeaderElected, _: Names) -> str:
+def _elected(body: everyone.LeaderElected, _: EntityNames) -> str:
     if body.role.startswith("task_executor/"):
         return f"its process {body.address} begins (epoch {body.epoch})"
     return f"is led by {body.address} from here on (epoch {body.epoch})"
 
 
-def _configured(body: everyone.ConfigurationChanged, _: Names) -> str:
-    given = listed(f"{key}={value}" for key, value in sorted(body.configuration.items()))
-    return f"uses {counted(len(body.configuration), 'option')} from now on{': ' if given else ''}{given}"
+def _configured(body: everyone.ConfigurationChanged, _: EntityNames) -> str:
+    given = format_list(f"{key}={value}" for key, value in sorted(body.configuration.items()))
+    return f"uses {format_count(len(body.configuration), 'option')} from now on{': ' if given else ''}{given}"
 
 
-def _shut_down(body: dispatcher.ShutDownCluster, _: Names) -> str:
+def _shut_down(body: dispatcher.ShutDownCluster, _: EntityNames) -> str:
     jobs = "jobs are suspended" if body.suspend else "jobs are cancelled"
     return f"asks for the cluster to end ({jobs}){_because(body.reason)}"
 
 
-def _ended(body: client.JobFinished | dispatcher.JobReachedTerminalState, _: Names) -> str:
+def _ended(body: client.JobFinished | dispatcher.JobReachedTerminalState, _: EntityNames) -> str:
     how = "is" if body.status is JobStatus.SUSPENDED else "has ended:"
     return f"{_job(body.job_id)} {how} {body.status.value}{_failed(body.reason)}"
 
 
-_PHRASES: Mapping[type[Body], Phrase] = {
+_PHRASES: Mapping[type[Body], DescriptionTemplate] = {
     client.CancelJobRejected: lambda b, _: f"{_job(b.job_id)} can't be cancelled{_because(b.reason)}",
     client.CheckpointFailed: lambda b, _: f"what was asked for was not completed{_because(b.reason)}",
     client.CheckpointSucceeded: lambda b, _: _completed(b.checkpoint),
@@ -229,7 +231,7 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     client.SavepointDisposed: _disposed,
     dispatcher.CancelJob: lambda b, _: f"asks to cancel {_job(b.job_id)}{_keeping(b)}",
     dispatcher.DisposeSavepoint: lambda b, _: f"asks to delete the savepoint {b.path}",
-    dispatcher.JobGraphBuilt: lambda b, _: f"the program has built its graph: {described(b.job_graph)}",
+    dispatcher.JobGraphBuilt: lambda b, _: f"the program has built its graph: {describe_value(b.job_graph)}",
     dispatcher.JobGraphFailed: lambda b, _: f"the program could not build its graph{_failed(b.reason)}",
     dispatcher.JobReachedTerminalState: _ended,
     dispatcher.RaiseFeatureLevel: lambda b, _: f"asks to raise the feature level to {b.level}",
@@ -249,7 +251,7 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     everyone.ConfigurationChanged: _configured,
     everyone.FeatureLevelRaised: lambda b, _: f"the cluster is at feature level {b.level} from here on",
     everyone.LeaderElected: _elected,
-    everyone.SnapshotTaken: lambda b, _: f"keeps the state behind offset {b.offset} ({size(b.size)})",
+    everyone.SnapshotTaken: lambda b, _: f"keeps the state behind offset {b.offset} ({format_size(b.size)})",
     everyone.StateHash: lambda b, _: f"tells what the state behind offset {b.offset} comes to",
     everyone.TaskExecutorLost: lambda b, _: f"gives TaskExecutor {b.resource_id} up{_because(loss(b))}",
     job_master.AcknowledgeCheckpoint: lambda b, n: (
@@ -275,8 +277,8 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     job_master.HeartbeatTimedOut: lambda b, _: f"does not hear {b.resource_id} any more{_because(b.reason)}",
     job_master.JobManagerRegistrationSuccess: lambda _b, _: "knows the JobMaster now",
     job_master.OfferSlots: lambda b, _: (
-        f"offers {counted(len(b.slots), 'slot')}: "
-        + listed(f"{b.resource_id}/{each.slot_number}" for each in b.slots)
+        f"offers {format_count(len(b.slots), 'slot')}: "
+        + format_list(f"{b.resource_id}/{each.slot_number}" for each in b.slots)
     ),
     job_master.RegisterTaskManager: lambda _b, _: "registers with the job, which it holds a slot for",
     job_master.JobMasterFailed: lambda b, _: f"its JobMaster can't go on{_because(b.reason)}",
@@ -289,7 +291,7 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     job_master.SuspendJob: lambda b, _: f"{_job(b.job_id)} is to pause{_because(b.reason)}",
     job_master.TaskAcknowledged: lambda b, n: f"has taken {n.task(b.execution_attempt_id)}",
     job_master.TasksContradicted: lambda b, n: (
-        f"sees that {b.resource_id} does not run {listed(map(n.task, b.execution_attempt_ids))}"
+        f"sees that {b.resource_id} does not run {format_list(map(n.task, b.execution_attempt_ids))}"
         f"{_because(b.reason)}"
     ),
     job_master.TriggerCheckpoint: lambda b, _: _wanted(b),
@@ -304,7 +306,7 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     ),
     resource_manager.RegisterJobManager: lambda _b, _: "registers",
     resource_manager.RegisterTaskExecutor: lambda b, _: (
-        f"registers with {counted(b.number_of_slots, 'slot')}, from {b.address}"
+        f"registers with {format_count(b.number_of_slots, 'slot')}, from {b.address}"
     ),
     resource_manager.RequestSlot: lambda b, _: f"asks for a slot ({_allocation(b.allocation_id)})",
     resource_manager.SendSlotReport: _slots,
@@ -321,7 +323,7 @@ _PHRASES: Mapping[type[Body], Phrase] = {
         f"can't hold slot {slot_name(b.slot_id)} for {_allocation(b.allocation_id)}{_because(b.reason)}"
     ),
     resource_manager.StartWorker: lambda b, _: (
-        f"wants another worker, {b.resource_id}, with {counted(b.number_of_slots, 'slot')}{_because(b.reason)}"
+        f"wants another worker, {b.resource_id}, with {format_count(b.number_of_slots, 'slot')}{_because(b.reason)}"
     ),
     resource_manager.StopWorker: lambda b, _: f"releases worker {b.resource_id}{_because(b.reason)}",
     resource_manager.WorkerLost: lambda b, _: f"sees that worker {b.resource_id} is gone{_because(b.reason)}",
@@ -349,6 +351,6 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     task_executor.TaskExecutorRegistrationRejection: lambda b, _: f"does not take it{_because(b.reason)}",
     task_executor.TaskExecutorRegistrationSuccess: lambda _b, _: "has registered it",
     task_executor.TriggerCheckpoint: lambda b, _: (
-        f"tells {counted(len(b.execution_attempt_ids), 'task')} to begin checkpoint {b.checkpoint_id}"
+        f"tells {format_count(len(b.execution_attempt_ids), 'task')} to begin checkpoint {b.checkpoint_id}"
     ),
 }

@@ -37,7 +37,7 @@ _LONGEST_TEXT = 160
 _GIB = 1 << 30
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class FormattedEvent(msgspec.Struct, frozen=True, gc=False):
     """An event of the log; `job` and `task` are what it is about, `ignored` why no reader takes notice of it."""
 
     record: Record
@@ -64,7 +64,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         }
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class EventFilter(msgspec.Struct, frozen=True):
     """Which events to tell of: all where nothing is asked for."""
 
     types: frozenset[str] = frozenset()
@@ -74,11 +74,11 @@ class Wanted(msgspec.Struct, frozen=True):
     """The first offset."""
 
     @classmethod
-    def of(cls, types: Iterable[str] = (), job: str | None = None, start: int = 0) -> Wanted:
+    def of(cls, types: Iterable[str] = (), job: str | None = None, start: int = 0) -> EventFilter:
         """As people ask for it."""
         return cls(frozenset(each.lower() for each in types), job, start)
 
-    def takes(self, entry: Entry) -> bool:
+    def takes(self, entry: FormattedEvent) -> bool:
         """Whether the event is asked for."""
         if entry.record.offset < self.start or (self.job is not None and entry.job != self.job):
             return False
@@ -86,11 +86,11 @@ class Wanted(msgspec.Struct, frozen=True):
         return not self.types or full in self.types or full.rpartition(".")[2] in self.types
 
 
-def columns(entry: Entry) -> tuple[str, str, str, str, str, str]:
+def columns(entry: FormattedEvent) -> tuple[str, str, str, str, str, str]:
     """(offset, time, sender -> recipient, type, cause, key fields) for people, safe for terminals; local time."""
     header = entry.record.header
     recipient = "everyone" if header.recipient == EVERYONE else header.recipient
-    fields = key_fields(entry.record.body, _said_elsewhere(entry))
+    fields = key_fields(entry.record.body, _is_in_header(entry))
     if entry.task is not None:
         fields = f'task="{entry.task}" {fields}'.rstrip()
     if header.origin is not None:
@@ -100,25 +100,25 @@ def columns(entry: Entry) -> tuple[str, str, str, str, str, str]:
     return (
         str(entry.record.offset),
         local_time(header.time, f"%H:%M:%S.{header.time // 1000 % 1000:03}"),
-        escape_control_characters(f"{shortened(header.sender)} -> {shortened(recipient)}"),
+        escape_control_characters(f"{shorten_ids(header.sender)} -> {shorten_ids(recipient)}"),
         entry.type.rpartition(".")[2],
         "" if header.cause is None else f"<- {header.cause}",
         escape_control_characters(fields),
     )
 
 
-def line(entry: Entry) -> str:
+def line(entry: FormattedEvent) -> str:
     """The columns, aligned as far as a line knows of the others."""
     offset, time, who, name, cause, fields = columns(entry)
     return f"{offset:>6}  {time}  {who:<62} {name:<31} {cause:<7} {fields}".rstrip()
 
 
-def shortened(text: str) -> str:
+def shorten_ids(text: str) -> str:
     """The text with ids of 16 bytes in hexadecimal cut to their first eight digits."""
     return _LONG_ID.sub(lambda found: found.group()[:_SHORT], text)
 
 
-def aligned(entries: Iterable[Entry]) -> list[str]:
+def align_columns(entries: Iterable[FormattedEvent]) -> list[str]:
     """As `line` for each, with columns as wide as they need be."""
     rows = [columns(entry) for entry in entries]
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(5)]
@@ -140,13 +140,13 @@ def key_fields(body: Body, but: Collection[str] = ()) -> str:
             continue
         # Where the Dispatcher hears of a graph it is new, and worth a few more words.
         new = isinstance(value, JobGraph) and body.AVRO_NAME.startswith("tailrace.dispatcher.")
-        shown = _described(value) if new else _shown(value)
+        shown = _describe_field(value) if new else _format_value(value)
         if shown:
             parts.append(f"{name}={shown}")
     return " ".join(parts)
 
 
-def _said_elsewhere(entry: Entry) -> set[str]:
+def _is_in_header(entry: FormattedEvent) -> set[str]:
     """Fields that sender, recipient or the task's name tell already."""
     body, header = entry.record.body, entry.record.header
     addresses = (header.sender, header.recipient)
@@ -166,12 +166,12 @@ def _defaults(kind: type[Body]) -> dict[str, object]:
     return {each.name: each.default for each in msgspec.structs.fields(kind)}
 
 
-def _described(graph: JobGraph) -> str:
+def _describe_field(graph: JobGraph) -> str:
     vertices = ", ".join(f"{each.name} x{each.parallelism}" for each in graph.vertices)
     return f'"{graph.name}: {vertices}"'
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     match value:
         case None | "" | ():
             return ""
@@ -182,10 +182,10 @@ def _shown(value: object) -> str:
         case SlotID():
             return f"{value.resource_id}/{value.slot_number}"
         case SlotStatus():
-            held = f":{shortened(value.allocation_id)}" if value.allocation_id else ""
+            held = f":{shorten_ids(value.allocation_id)}" if value.allocation_id else ""
             return f"{value.slot_id.resource_id}/{value.slot_id.slot_number}{held}"
         case SlotOffer():
-            return f"{value.slot_number}:{shortened(value.allocation_id)}"
+            return f"{value.slot_number}:{shorten_ids(value.allocation_id)}"
         case Origin():
             return f"{value.topic}-{value.partition}@{value.offset}"
         case HardwareDescription():
@@ -209,15 +209,15 @@ def _shown(value: object) -> str:
         case float():
             return str(int(value)) if value.is_integer() else str(value)
         case str():
-            text = _cut(shortened(" ".join(value.split())))
+            text = _truncate(shorten_ids(" ".join(value.split())))
             return f'"{text}"' if " " in text else text
         case Mapping():
-            return _cut(",".join(f"{key}:{_shown(each)}" for key, each in value.items()))
+            return _truncate(",".join(f"{key}:{_format_value(each)}" for key, each in value.items()))
         case Sequence():
-            return f"[{', '.join(_shown(each) for each in value)}]"
+            return f"[{', '.join(_format_value(each) for each in value)}]"
         case _:
             return str(value)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."

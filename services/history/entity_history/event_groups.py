@@ -13,10 +13,10 @@ from typing import Any
 from ....schemas import everyone, job_master, resource_manager, task_executor
 from ....schemas.body import Body
 from ....schemas.types import ExecutionState
-from .event_annotator import Teller, Told
-from .event_descriptions import Names, slot_name
+from .event_annotator import AnnotatedEvent, EventAnnotator
+from .event_descriptions import EntityNames, slot_name
 
-_MOST_NAMES = 4
+_MAX_NAMES = 4
 _REMEMBERED = 1 << 12
 _LONGEST_GAP = 5_000_000
 """Microseconds between two events that are told together."""
@@ -35,7 +35,7 @@ _RECURRING: frozenset[type[Body]] = frozenset(
 """What comes again and again, however long that goes on."""
 
 
-def likeness(told: Told) -> Hashable:
+def group_key(told: AnnotatedEvent) -> Hashable:
     """The same for events that can be told together."""
     body = told.body
     what: Hashable = None
@@ -53,10 +53,10 @@ def likeness(told: Told) -> Hashable:
     return type(body), what, told.entry.ignored is not None
 
 
-class Group:
+class EventGroup:
     """Events that are alike."""
 
-    def __init__(self, told: Told, teller: Teller, home: str | None = None) -> None:
+    def __init__(self, told: AnnotatedEvent, teller: EventAnnotator, home: str | None = None) -> None:
         """`home`: the job whose story it is."""
         self.first = self.last = told
         self.count = 0
@@ -80,11 +80,11 @@ class Group:
         said = None if cause is None else self._teller.chains.time(cause)
         return None if said is None else self.first.time - said
 
-    def takes(self, told: Told) -> bool:
+    def takes(self, told: AnnotatedEvent) -> bool:
         """Whether it comes soon enough after the last to be told together with it."""
         return type(told.body) in _RECURRING or told.time - self.last.time < _LONGEST_GAP
 
-    def add(self, told: Told) -> None:
+    def add(self, told: AnnotatedEvent) -> None:
         """One more."""
         self.last = told
         self.count += 1
@@ -96,7 +96,7 @@ class Group:
             self._high = max(self._high, number)
         header = told.entry.record.header
         for known, address in ((self._senders, header.sender), (self._recipients, header.recipient)):
-            if len(known) <= _MOST_NAMES:
+            if len(known) <= _MAX_NAMES:
                 known[address] = None
 
     def text(self) -> str:
@@ -150,7 +150,7 @@ class _Names:
 
     def add(self, name: str) -> None:
         vertex, number, of = _parts(name)
-        if vertex not in self._vertices and len(self._vertices) == _MOST_NAMES:
+        if vertex not in self._vertices and len(self._vertices) == _MAX_NAMES:
             self._more = True
             return
         self._vertices.setdefault(vertex, (of, {}))[1][number] = None
@@ -174,7 +174,7 @@ class _Names:
             return f"{name} ({numbers[0]}/{of})"
         if len(numbers) == of:
             return f"{name} (all {of})"
-        if len(numbers) <= _MOST_NAMES:
+        if len(numbers) <= _MAX_NAMES:
             return f"{name} ({', '.join(map(str, numbers))} of {of})"
         return f"{name} ({len(numbers)} of {of})"
 
@@ -189,7 +189,7 @@ def _parts(name: str) -> tuple[str, int, int]:
     return (name, 0, 0) if found is None else (found[1], int(found[2]), int(found[3]))
 
 
-def _aspects(body: Body, names: Names) -> tuple[str | None, int | None]:
+def _aspects(body: Body, names: EntityNames) -> tuple[str | None, int | None]:
     """What an event is about, by name, and by number."""
     kind = type(body)
     if kind in _ASPECTS:
@@ -198,25 +198,25 @@ def _aspects(body: Body, names: Names) -> tuple[str | None, int | None]:
     return (names.task(attempt) if isinstance(attempt, str) else None), number
 
 
-def _of_slot(body: Any, _: Names) -> tuple[str | None, int | None]:
+def _slot_aspects(body: Any, _: EntityNames) -> tuple[str | None, int | None]:
     return slot_name(body.slot_id), None
 
 
-def _of_states(body: Any, _: Names) -> tuple[str | None, int | None]:
+def _state_aspects(body: Any, _: EntityNames) -> tuple[str | None, int | None]:
     return None, body.offset
 
 
-_ASPECTS: Mapping[type[Body], Callable[[Any, Names], tuple[str | None, int | None]]] = {
-    everyone.SnapshotTaken: _of_states,
-    everyone.StateHash: _of_states,
+_ASPECTS: Mapping[type[Body], Callable[[Any, EntityNames], tuple[str | None, int | None]]] = {
+    everyone.SnapshotTaken: _state_aspects,
+    everyone.StateHash: _state_aspects,
     job_master.CheckpointCompleted: lambda b, _: (None, b.checkpoint.checkpoint_id),
     job_master.OfferSlots: lambda b, _: (
         ", ".join(f"{b.resource_id}/{each.slot_number}" for each in b.slots[:4]),
         None,
     ),
-    resource_manager.NotifySlotAvailable: _of_slot,
-    resource_manager.SlotRequestAccepted: _of_slot,
-    task_executor.RequestSlot: _of_slot,
+    resource_manager.NotifySlotAvailable: _slot_aspects,
+    resource_manager.SlotRequestAccepted: _slot_aspects,
+    task_executor.RequestSlot: _slot_aspects,
     task_executor.SubmitTask: lambda b, n: (n.vertex(b.job_id, b.vertex_id, b.subtask_index), None),
 }
 """Where it is not the Execution's task and a checkpoint's number."""
@@ -282,7 +282,7 @@ _REASONED: tuple[type[Body], ...] = (
 )
 
 
-def _has_reason(told: Told) -> bool:
+def _has_reason(told: AnnotatedEvent) -> bool:
     body = told.body
     if isinstance(body, job_master.UpdateTaskExecutionState):
         return body.failure is not None

@@ -26,7 +26,7 @@ _NO_FAILURES = (CheckpointFailureReason.JOB_ENDED, CheckpointFailureReason.CHECK
 """Why a checkpoint may end that nobody needs any more."""
 
 
-class Trouble(IntEnum):
+class Severity(IntEnum):
     """What an event means for whom it concerns."""
 
     NONE = 0
@@ -65,7 +65,7 @@ _FAILURES: frozenset[type[Body]] = frozenset(
         task_executor.TaskExecutorRegistrationRejection,
     }
 )
-_WANTED: frozenset[type[Body]] = frozenset(
+_REQUESTED_EVENTS: frozenset[type[Body]] = frozenset(
     {
         ClusterTerminated,
         dispatcher.ShutDownCluster,
@@ -75,11 +75,11 @@ _WANTED: frozenset[type[Body]] = frozenset(
         task_executor.DisconnectResourceManager,
     }
 )
-_TROUBLES = tuple(Trouble)
-_ALWAYS: Mapping[type[Body], Trouble] = {
-    **dict.fromkeys(_FACTS, Trouble.FACT),
-    **dict.fromkeys(_FAILURES, Trouble.FAILURE),
-    **dict.fromkeys(_WANTED, Trouble.WANTED),
+_SEVERITIES = tuple(Severity)
+_ALWAYS: Mapping[type[Body], Severity] = {
+    **dict.fromkeys(_FACTS, Severity.FACT),
+    **dict.fromkeys(_FAILURES, Severity.FAILURE),
+    **dict.fromkeys(_REQUESTED_EVENTS, Severity.WANTED),
 }
 _SOMETIMES: frozenset[type[Body]] = frozenset(
     {
@@ -94,39 +94,39 @@ _SOMETIMES: frozenset[type[Body]] = frozenset(
         resource_manager.WorkerLost,
     }
 )
-TROUBLING = frozenset(_ALWAYS) | _SOMETIMES
+FAILURE_EVENTS = frozenset(_ALWAYS) | _SOMETIMES
 """The types of events that may be trouble; all others are none, whatever caused them."""
-_UNWELL = frozenset({JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING})
+_FAILED_STATES = frozenset({JobStatus.FAILING, JobStatus.FAILED, JobStatus.RESTARTING})
 
 
-def trouble_of(body: Body, because: Trouble, struck: bool) -> Trouble:
+def severity(body: Body, because: Severity, struck: bool) -> Severity:
     """`because` is what the cause of the event was, `struck`: whether a TaskExecutor that is lost held tasks."""
     kind = type(body)
     if kind not in _SOMETIMES:
-        return _ALWAYS.get(kind, Trouble.NONE)
+        return _ALWAYS.get(kind, Severity.NONE)
     match body:
         case job_master.UpdateTaskExecutionState(execution_state=ExecutionState.FAILED):
-            return Trouble.FACT
+            return Severity.FACT
         case resource_manager.WorkerLost():
-            return Trouble.WANTED if because is Trouble.WANTED else Trouble.FACT
+            return Severity.WANTED if because is Severity.WANTED else Severity.FACT
         case TaskExecutorLost():
-            return Trouble.WANTED if because is Trouble.WANTED and not struck else Trouble.FAILURE
+            return Severity.WANTED if because is Severity.WANTED and not struck else Severity.FAILURE
         case dispatcher.SavepointDisposed(failure=failure) | client.SavepointDisposed(failure=failure):
-            return Trouble.NONE if failure is None else Trouble.FACT
+            return Severity.NONE if failure is None else Severity.FACT
         case job_master.CheckpointAborted(failure=why):
-            return Trouble.NONE if why in _NO_FAILURES else Trouble.FAILURE
+            return Severity.NONE if why in _NO_FAILURES else Severity.FAILURE
         case client.JobStatusChanged(status=status):
-            return Trouble.FAILURE if status in _UNWELL else Trouble.NONE
+            return Severity.FAILURE if status in _FAILED_STATES else Severity.NONE
         case (
             client.JobFinished(status=JobStatus.FAILED)
             | dispatcher.JobReachedTerminalState(status=JobStatus.FAILED)
         ):
-            return Trouble.FAILURE
+            return Severity.FAILURE
         case _:
-            return Trouble.NONE
+            return Severity.NONE
 
 
-class ChainsPart(msgspec.Struct, frozen=True, array_like=True):
+class FailureChainsSegment(msgspec.Struct, frozen=True, array_like=True):
     """A stretch of Chains, for keeping: numbers of eight bytes, those of causes and times as distances."""
 
     first: int
@@ -135,7 +135,7 @@ class ChainsPart(msgspec.Struct, frozen=True, array_like=True):
     troubles: bytes
 
 
-class Chains:
+class FailureChains:
     """The causes of all events so far, and which of them were trouble; a few bytes an event."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Chains:
         self._times = array("q")
         self._troubles = bytearray()
 
-    def add(self, offset: int, time: int, cause: int | None, trouble: Trouble, waited: bool = False) -> None:
+    def add(self, offset: int, time: int, cause: int | None, trouble: Severity, waited: bool = False) -> None:
         """The next event. What is unreadable leaves a gap."""
         if offset != self._next:
             self._pass_over(offset)
@@ -166,7 +166,7 @@ class Chains:
         """How many offsets it knows of, gaps included."""
         return len(self._causes)
 
-    def part(self, place: int) -> ChainsPart:
+    def part(self, place: int) -> FailureChainsSegment:
         """What it knows from a place on: so many offsets behind the first."""
         times = self._times[place:]
         steps = array("q", [time - before for time, before in zip(times, [0, *times], strict=False)])
@@ -175,9 +175,11 @@ class Chains:
             _UNKNOWN if each == _UNKNOWN else first + at - each
             for at, each in enumerate(self._causes[place:])
         ]
-        return ChainsPart(first, array("q", causes).tobytes(), steps.tobytes(), bytes(self._troubles[place:]))
+        return FailureChainsSegment(
+            first, array("q", causes).tobytes(), steps.tobytes(), bytes(self._troubles[place:])
+        )
 
-    def go_on(self, part: ChainsPart) -> None:
+    def go_on(self, part: FailureChainsSegment) -> None:
         """Adds what was the next part of another."""
         if part.first != self._next:
             self._pass_over(part.first)
@@ -198,12 +200,12 @@ class Chains:
         # A cause lies before what it causes: whatever a damaged log says, no walk goes round.
         return found if 0 <= found < offset else None
 
-    def trouble(self, offset: int | None) -> Trouble:
+    def trouble(self, offset: int | None) -> Severity:
         """What an event was; NONE of what is not known."""
         place = _UNKNOWN if offset is None else offset - self._first
         if not 0 <= place < len(self._troubles):
-            return Trouble.NONE
-        return _TROUBLES[self._troubles[place] & ~_WAITED]
+            return Severity.NONE
+        return _SEVERITIES[self._troubles[place] & ~_WAITED]
 
     def waited(self, offset: int) -> bool:
         """Whether the clock made an event's sender say it."""
@@ -234,9 +236,9 @@ class Chains:
         root = None
         for each in self.upwards(offset):
             trouble = self.trouble(each)
-            if trouble is Trouble.FACT:
+            if trouble is Severity.FACT:
                 return each
-            if trouble is Trouble.FAILURE:
+            if trouble is Severity.FAILURE:
                 root = each
             elif root is None:
                 return None

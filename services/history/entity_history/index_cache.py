@@ -14,35 +14,35 @@ import msgspec
 
 from ....schemas.event import Record
 from ...snapshots.builder import all_roles
-from ..projection import Fold
-from ..state_index.index import HistoryIndex
-from ..state_index.index_file import Mark, Stretch
-from ..state_index.writer import Recorder
-from .entities import Entity, Kind
-from .event_annotator import Teller, Told, Turns
-from .failure_chains import ChainsPart
-from .slot_occupancy import Held
+from ..projection import HistoryProjection
+from ..state_index.index import StateIndex
+from ..state_index.index_file import IndexMark, IndexSegment
+from ..state_index.writer import StateIndexWriter
+from .entities import Entity, EntityKind
+from .event_annotator import AnnotatedEvent, EventAnnotator, RecentDecisions
+from .failure_chains import FailureChainsSegment
+from .slot_occupancy import OccupancySnapshot
 
-_LATELY = 10_000
+_RECENT_EVENTS = 10_000
 """So far before a mark may a turn have begun whose last words come behind it, though its speaker is at rest by then."""
 
 
-class _Stretch(msgspec.Struct, frozen=True, array_like=True):
-    chains: ChainsPart
+class _IndexedSegment(msgspec.Struct, frozen=True, array_like=True):
+    chains: FailureChainsSegment
     ignored: dict[int, str]
     learnt: list[tuple[str, str, str]]
-    held: Held
-    turns: Turns
+    held: OccupancySnapshot
+    turns: RecentDecisions
 
 
-class Memory:
+class CauseIndex:
     """Tells a log, to be read from `start` on, to a Teller that knows what came before, and writes down what it knows
     at the marks that it passes."""
 
-    def __init__(self, index: HistoryIndex, at_most: int) -> None:
+    def __init__(self, index: StateIndex, at_most: int) -> None:
         """`at_most`: the highest offset that need not be told any more. Raises LogUnavailable."""
-        self.teller = Teller(Fold(past=False), concerned=False)
-        self._index: HistoryIndex | None = index
+        self.teller = EventAnnotator(HistoryProjection(past=False), concerned=False)
+        self._index: StateIndex | None = index
         self._before: int | None = None
         mark = self._recall(index, at_most)
         self.start = 0 if mark is None else mark.offset + 1
@@ -50,12 +50,12 @@ class Memory:
         self._ignored = len(self.teller.ignored)
         self.teller.entities.learnt = []
         self._generation = index.generation
-        self._heard: Callable[[Told], object] = _nothing
-        self._recorder = Recorder(
+        self._heard: Callable[[AnnotatedEvent], object] = _nothing
+        self._recorder = StateIndexWriter(
             index, self.teller.fold.replica, mark, apply=self._tell, when_marked=self._marked
         )
 
-    def tell(self, batch: list[Record], heard: Callable[[Told], object] | None = None) -> None:
+    def tell(self, batch: list[Record], heard: Callable[[AnnotatedEvent], object] | None = None) -> None:
         """The next events of the log; `heard` is called with what is told of each."""
         self._heard = heard or _nothing
         self._recorder.fold(batch)
@@ -67,7 +67,7 @@ class Memory:
     def _tell(self, record: Record) -> None:
         self._heard(self.teller.tell(record))
 
-    def _recall(self, index: HistoryIndex, at_most: int) -> Mark | None:
+    def _recall(self, index: StateIndex, at_most: int) -> IndexMark | None:
         stretches = index.stretches(at_most)
         if not stretches:
             return None
@@ -75,13 +75,13 @@ class Memory:
         mark = index.restore(replica, stretches[-1].offset)
         if mark is None or mark.offset != stretches[-1].offset:
             return None
-        found = [msgspec.msgpack.decode(each.data, type=_Stretch) for each in stretches]
+        found = [msgspec.msgpack.decode(each.data, type=_IndexedSegment) for each in stretches]
         teller = self.teller
         for each in found:
             teller.chains.go_on(each.chains)
             teller.ignored.update(each.ignored)
             for attempt, task_id, name in each.learnt:
-                teller.entities.learn_task(attempt, Entity(Kind.TASK, task_id), name)
+                teller.entities.learn_task(attempt, Entity(EntityKind.TASK, task_id), name)
         teller.entities.holdings.go_on_with(found[-1].held)
         teller.go_on_with(found[-1].turns)
         teller.fold.go_on_in(replica)
@@ -94,18 +94,18 @@ class Memory:
             return
         ignored = dict(list(teller.ignored.items())[self._ignored :])
         learnt, teller.entities.learnt = teller.entities.learnt or [], []
-        stretch = _Stretch(
+        stretch = _IndexedSegment(
             teller.chains.part(self._place),
             ignored,
             learnt,
             teller.entities.holdings.now(),
-            teller.turns(offset - _LATELY),
+            teller.turns(offset - _RECENT_EVENTS),
         )
         data = msgspec.msgpack.encode(stretch)
-        if not index.write_stretch(Stretch(offset, self._before, data), self._generation):
+        if not index.write_stretch(IndexSegment(offset, self._before, data), self._generation):
             self._index = None
         self._before, self._place, self._ignored = offset, len(teller.chains), len(teller.ignored)
 
 
-def _nothing(_: Told) -> None:
+def _nothing(_: AnnotatedEvent) -> None:
     return None

@@ -12,12 +12,12 @@ from enum import IntEnum
 from ....schemas import client, dispatcher, everyone, job_master, resource_manager, task_executor
 from ....schemas.body import Body
 from ....schemas.types import ExecutionState
-from .entities import Kind
-from .event_annotator import Told
-from .failure_chains import Trouble
+from .entities import EntityKind
+from .event_annotator import AnnotatedEvent
+from .failure_chains import Severity
 
 
-class Weight(IntEnum):
+class Relevance(IntEnum):
     """How much an event means to an entity."""
 
     DETAIL = 0
@@ -91,22 +91,22 @@ _DETAILS: frozenset[type[Body]] = frozenset(
         task_executor.TriggerCheckpoint,
     )
 )
-_OF_TASKS: frozenset[type[Body]] = frozenset(
+_TASK_EVENTS: frozenset[type[Body]] = frozenset(
     (
         job_master.TaskAcknowledged,
         task_executor.TriggerCheckpoint,
     )
 )
 # To look a member of an enum up takes as long as all else that is done for an event here.
-_DETAIL, _STEP, _TURN = Weight.DETAIL, Weight.STEP, Weight.TURN
-_FAILURE, _TASK = Trouble.FAILURE, Kind.TASK
-_WHOLE = frozenset({Kind.JOB, Kind.TASK_EXECUTOR})
+_DETAIL, _STEP, _TURN = Relevance.DETAIL, Relevance.STEP, Relevance.TURN
+_FAILURE, _TASK = Severity.FAILURE, EntityKind.TASK
+_WHOLE = frozenset({EntityKind.JOB, EntityKind.TASK_EXECUTOR})
 """Of which there is so much to tell that details are left out."""
-_IN_PHASES = frozenset({Kind.JOB, Kind.TASK_EXECUTOR, Kind.ROLE, Kind.CLIENT})
-_DULL = frozenset({ExecutionState.INITIALIZING, ExecutionState.CANCELING})
+_IN_PHASES = frozenset({EntityKind.JOB, EntityKind.TASK_EXECUTOR, EntityKind.ROLE, EntityKind.CLIENT})
+_LOW_RELEVANCE = frozenset({ExecutionState.INITIALIZING, ExecutionState.CANCELING})
 
 
-def weight(kind: Kind, told: Told) -> Weight:
+def relevance(kind: EntityKind, told: AnnotatedEvent) -> Relevance:
     """What an event means to an entity of a kind."""
     body = told.body
     of = type(body)
@@ -115,12 +115,14 @@ def weight(kind: Kind, told: Told) -> Weight:
     if told.trouble >= _FAILURE or told.entry.ignored is not None:
         return _STEP
     if kind in _WHOLE:
-        dull = isinstance(body, job_master.UpdateTaskExecutionState) and body.execution_state in _DULL
+        dull = (
+            isinstance(body, job_master.UpdateTaskExecutionState) and body.execution_state in _LOW_RELEVANCE
+        )
         return _DETAIL if dull or of in _DETAILS else _STEP
-    return _DETAIL if kind is _TASK and of in _OF_TASKS else _STEP
+    return _DETAIL if kind is _TASK and of in _TASK_EVENTS else _STEP
 
 
-def in_phases(kind: Kind) -> bool:
+def is_in_phases(kind: EntityKind) -> bool:
     """Whether steps of a kind are told together though others lie between them, up to the next turn; else only those
     that follow each other."""
     return kind in _IN_PHASES

@@ -10,7 +10,7 @@ from ....schemas import job_master, resource_manager
 from ....schemas.body import Body
 from ....schemas.everyone import TaskExecutorLost
 from ....schemas.states import EXECUTION_ENDS
-from .entities import Entity, Kind, slot
+from .entities import Entity, EntityKind, slot
 
 ENDS = frozenset(
     {TaskExecutorLost, job_master.UpdateTaskExecutionState, resource_manager.NotifySlotAvailable}
@@ -18,7 +18,7 @@ ENDS = frozenset(
 """The types of events after which something may be held no more."""
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class OccupancySnapshot(msgspec.Struct, frozen=True, array_like=True):
     """What TaskExecutors hold, for keeping."""
 
     tasks: dict[str, dict[str, list[str]]]
@@ -29,7 +29,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     """Of those Executions."""
 
 
-class Holdings:
+class SlotOccupancy:
     """Of all TaskExecutors."""
 
     def __init__(self) -> None:
@@ -76,10 +76,10 @@ class Holdings:
             case _:
                 pass
 
-    def now(self) -> Held:
+    def now(self) -> OccupancySnapshot:
         """What is held now."""
         inside = [held for of_worker in self._held.values() for held in of_worker.items()]
-        return Held(
+        return OccupancySnapshot(
             {
                 worker: {each: list(attempts) for each, attempts in held.items()}
                 for worker, held in self._held.items()
@@ -93,13 +93,15 @@ class Holdings:
             },
         )
 
-    def go_on_with(self, held: Held) -> None:
+    def go_on_with(self, held: OccupancySnapshot) -> None:
         """What was held, as another knew it; nothing was told here yet."""
         self._held.update(
             (worker, {each: dict.fromkeys(attempts) for each, attempts in of_worker.items()})
             for worker, of_worker in held.tasks.items()
         )
-        self.slot_of.update((each, Entity(Kind.SLOT, slot_id)) for each, slot_id in held.slot_of.items())
+        self.slot_of.update(
+            (each, Entity(EntityKind.SLOT, slot_id)) for each, slot_id in held.slot_of.items()
+        )
         self.allocation_of.update(held.allocation_of)
 
     def _holder(self, allocation_id: str) -> dict[str, dict[str, None]] | None:

@@ -16,16 +16,16 @@ import msgspec
 from ....schemas import job_master
 from ....schemas.everyone import TaskExecutorLost
 from ....schemas.types import ExecutionState, JobStatus
-from .entities import Entity, Kind
-from .entity_status import Outcome, initial, outcome
-from .event_annotator import Teller, Told
-from .event_groups import Group, likeness
-from .failure_chains import Trouble
-from .relevance import Weight, in_phases, weight
+from .entities import Entity, EntityKind
+from .entity_status import EntityStatus, initial_status, update_status
+from .event_annotator import AnnotatedEvent, EventAnnotator
+from .event_groups import EventGroup, group_key
+from .failure_chains import Severity
+from .relevance import Relevance, is_in_phases, relevance
 
 # Looked up once: to look a member of an enum up takes longer than to weigh an event.
-_DETAIL, _STEP = Weight.DETAIL, Weight.STEP
-_STRIKING = (
+_DETAIL, _STEP = Relevance.DETAIL, Relevance.STEP
+_HIGHLIGHTED_EVENTS = (
     TaskExecutorLost,
     job_master.HeartbeatTimedOut,
     job_master.TasksContradicted,
@@ -33,7 +33,7 @@ _STRIKING = (
 )
 
 
-class Mark(StrEnum):
+class LineMark(StrEnum):
     """What stands out; the value is what plain text has for it."""
 
     NONE = ""
@@ -44,7 +44,7 @@ class Mark(StrEnum):
     """Readers take no notice of it."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class HistoryLine(msgspec.Struct, frozen=True):
     """One event, or several that are alike."""
 
     offset: int
@@ -60,14 +60,14 @@ class Line(msgspec.Struct, frozen=True):
     """Of the first."""
     waited: int | None = None
     """How long the clock made it wait since its cause, in microseconds."""
-    mark: Mark = Mark.NONE
+    mark: LineMark = LineMark.NONE
     root: int | None = None
     """The failure that this failure began with, where it is another."""
     ignored: str | None = None
     type: str = ""
 
 
-class Moment(msgspec.Struct, frozen=True):
+class EventReference(msgspec.Struct, frozen=True):
     """An event that head or end name."""
 
     offset: int
@@ -76,7 +76,7 @@ class Moment(msgspec.Struct, frozen=True):
     """Who says what to whom."""
 
 
-class Story(msgspec.Struct, frozen=True):
+class EntityHistory(msgspec.Struct, frozen=True):
     """All that is told of an entity; times in microseconds since the epoch."""
 
     kind: str
@@ -85,15 +85,15 @@ class Story(msgspec.Struct, frozen=True):
     outcome: str
     over: bool
     failed: bool
-    began: Moment | None = None
-    because: Moment | None = None
+    began: EventReference | None = None
+    because: EventReference | None = None
     """What its beginning goes back to, where that is not its own."""
-    ended: Moment | None = None
+    ended: EventReference | None = None
     """What made the outcome final; None while it is not."""
-    ended_because: Moment | None = None
+    ended_because: EventReference | None = None
     """What its end goes back to, where its beginning does not: such as a client's request."""
-    last: Moment | None = None
-    root_cause: Moment | None = None
+    last: EventReference | None = None
+    root_cause: EventReference | None = None
     """Of an outcome that is a failure; or what the last failure on the way began with."""
     recovered: bool = False
     """Whether tasks ran again after that failure, or the entity came to a good end; false while it starts again."""
@@ -102,7 +102,7 @@ class Story(msgspec.Struct, frozen=True):
     """How many events are left out because they are details."""
     outside: int = 0
     """How many lie outside of the wanted stretch."""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[HistoryLine, ...] = ()
 
     def as_data(self) -> dict[str, Any]:
         """Fit for JSON."""
@@ -111,13 +111,13 @@ class Story(msgspec.Struct, frozen=True):
         return found
 
 
-class Timeline:
+class EntityHistoryBuilder:
     """Collects the story of an entity."""
 
     def __init__(
         self,
         entity: Entity,
-        teller: Teller,
+        teller: EventAnnotator,
         *,
         everything: bool = False,
         start: int = 0,
@@ -127,12 +127,12 @@ class Timeline:
         self._teller = teller
         self._everything = everything
         self._start = start
-        self._lines: list[Line] = []
-        self._groups: dict[Hashable, Group] = {}
-        self._outcome = initial(entity)
-        self._began: Told | None = None
-        self._last: Told | None = None
-        self._ended: Told | None = None
+        self._lines: list[HistoryLine] = []
+        self._groups: dict[Hashable, EventGroup] = {}
+        self._outcome = initial_status(entity)
+        self._began: AnnotatedEvent | None = None
+        self._last: AnnotatedEvent | None = None
+        self._ended: AnnotatedEvent | None = None
         self._failure: int | None = None
         """The last failure, or the one that the outcome is."""
         self._runs_again = False
@@ -141,7 +141,7 @@ class Timeline:
         """Failures that befell others, and that are told of here."""
         self._events = self._details = self._outside = 0
 
-    def add(self, told: Told) -> None:
+    def add(self, told: AnnotatedEvent) -> None:
         """The next event that concerns the entity."""
         self._events += 1
         self._note(told)
@@ -152,7 +152,7 @@ class Timeline:
         if self._everything:
             self._lines.append(line_of(self._group(told)))
             return
-        found = weight(self.entity.kind, told)
+        found = relevance(self.entity.kind, told)
         if found is _DETAIL:
             self._details += 1
         elif found is _STEP:
@@ -161,9 +161,9 @@ class Timeline:
             self._flush()
             self._lines.append(line_of(self._group(told)))
 
-    def next(self, told: Told) -> list[Line]:
+    def next(self, told: AnnotatedEvent) -> list[HistoryLine]:
         """As `add`; returns the lines that the event has at once, without waiting for others that are alike."""
-        if weight(self.entity.kind, told) is Weight.DETAIL and not self._everything:
+        if relevance(self.entity.kind, told) is Relevance.DETAIL and not self._everything:
             self.add(told)
             return []
         self._flush()
@@ -172,13 +172,13 @@ class Timeline:
         self._flush()
         return self._lines[count:]
 
-    def told(self) -> Story:
+    def told(self) -> EntityHistory:
         """As far as the log has been read."""
         found = self._lines + [line_of(each) for each in self._groups.values()]
         found.sort(key=lambda line: line.offset)
         life = self._teller.entities.lives.get(self.entity)
         because, ended_because = self._because(self._began), self._because(self._ended)
-        return Story(
+        return EntityHistory(
             kind=self.entity.kind.value,
             id=self.entity.id,
             names=life.names if life is not None else (),
@@ -198,7 +198,7 @@ class Timeline:
             lines=tuple(found),
         )
 
-    def _bring_in_root(self, told: Told) -> None:
+    def _bring_in_root(self, told: AnnotatedEvent) -> None:
         """What a failure began with is part of the story, wherever it befell."""
         if told.root is None or told.root == told.offset or told.root in self._roots:
             return
@@ -208,32 +208,32 @@ class Timeline:
             self._flush()
             self._lines.append(line_of(self._group(root)))
 
-    def _step(self, told: Told) -> None:
-        key = likeness(told)
+    def _step(self, told: AnnotatedEvent) -> None:
+        key = group_key(told)
         group = self._groups.get(key)
         if group is not None:
             if group.takes(told):
                 group.add(told)
                 return
             self._flush()
-        if told.trouble >= Trouble.FAILURE or not in_phases(self.entity.kind):
+        if told.trouble >= Severity.FAILURE or not is_in_phases(self.entity.kind):
             self._flush()
         self._groups[key] = self._group(told)
 
-    def _group(self, told: Told) -> Group:
-        return Group(told, self._teller, self.entity.job)
+    def _group(self, told: AnnotatedEvent) -> EventGroup:
+        return EventGroup(told, self._teller, self.entity.job)
 
     def _flush(self) -> None:
         self._lines += [line_of(each) for each in self._groups.values()]
         self._groups.clear()
 
-    def _note(self, told: Told) -> None:
+    def _note(self, told: AnnotatedEvent) -> None:
         self._began = self._began or told
         self._last = told
         if told.entry.ignored is not None:
             return
-        before: Outcome = self._outcome
-        self._outcome = outcome(self.entity, before, told, self._teller)
+        before: EntityStatus = self._outcome
+        self._outcome = update_status(self.entity, before, told, self._teller)
         if self._outcome is not before:
             if not self._outcome.over:
                 self._ended = None
@@ -251,19 +251,19 @@ class Timeline:
         if self._outcome.failed:
             return False
         return (
-            self.entity.kind is not Kind.JOB
+            self.entity.kind is not EntityKind.JOB
             or self._runs_again
             or self._outcome.text == JobStatus.FINISHED.value
         )
 
-    def _strikes(self, told: Told) -> bool:
+    def _strikes(self, told: AnnotatedEvent) -> bool:
         """Whether it is a failure that a job has to get over."""
-        return self.entity.kind is Kind.JOB and isinstance(told.body, _STRIKING)
+        return self.entity.kind is EntityKind.JOB and isinstance(told.body, _HIGHLIGHTED_EVENTS)
 
-    def _root(self) -> Moment | None:
+    def _root(self) -> EventReference | None:
         return None if self._failure is None else self._moment(self._teller.failures[self._failure])
 
-    def _because(self, told: Told | None) -> Moment | None:
+    def _because(self, told: AnnotatedEvent | None) -> EventReference | None:
         """What it goes back to, where the log has that and it is another event."""
         if told is None:
             return None
@@ -272,18 +272,18 @@ class Timeline:
             return None
         return self._moment(self._teller.roots.get(root))
 
-    def _moment(self, told: Told | None) -> Moment | None:
+    def _moment(self, told: AnnotatedEvent | None) -> EventReference | None:
         if told is None:
             return None
-        return Moment(told.offset, told.time, f"{self._teller.who(told)}: {self._teller.text(told)}")
+        return EventReference(told.offset, told.time, f"{self._teller.who(told)}: {self._teller.text(told)}")
 
 
-def line_of(group: Group) -> Line:
+def line_of(group: EventGroup) -> HistoryLine:
     """Alone or with its like."""
     first, last = group.first, group.last
     header = first.entry.record.header
     waited = group.waited if first.waited else None
-    return Line(
+    return HistoryLine(
         offset=first.offset,
         until=last.offset,
         count=group.count,
@@ -300,9 +300,9 @@ def line_of(group: Group) -> Line:
     )
 
 
-def _mark(told: Told) -> Mark:
+def _mark(told: AnnotatedEvent) -> LineMark:
     if told.entry.ignored is not None:
-        return Mark.IGNORED
-    if told.trouble < Trouble.FAILURE:
-        return Mark.NONE
-    return Mark.ROOT if told.root == told.offset else Mark.FAILURE
+        return LineMark.IGNORED
+    if told.trouble < Severity.FAILURE:
+        return LineMark.NONE
+    return LineMark.ROOT if told.root == told.offset else LineMark.FAILURE

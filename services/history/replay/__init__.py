@@ -1,6 +1,6 @@
 """A history decided again: what every leader said is held against what its role owes today (design, section 3)."""
 
-from .decision_check import Counts, DecisionCheck
-from .decision_difference import Difference, Kind
+from .decision_check import DecisionCheck, ReplayCounts
+from .decision_difference import DecisionDifference, DifferenceKind
 
-__all__ = ["Counts", "DecisionCheck", "Difference", "Kind"]
+__all__ = ["ReplayCounts", "DecisionCheck", "DecisionDifference", "DifferenceKind"]

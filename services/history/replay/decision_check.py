@@ -35,17 +35,17 @@ from ...log import Codec
 from ...snapshots.builder import all_roles
 from ...snapshots.fingerprint import code_fingerprint
 from ...snapshots.state_hash import StateHasher
-from .decision_difference import Difference, Kind, agrees
-from .recent_states import Journal
+from .decision_difference import DecisionDifference, DifferenceKind, is_same_decision
+from .recent_states import RecentStates
 
-REMEMBERED = 100_000
+REMEMBERED_STATES = 100_000
 """Changes of states: how far behind its own words a leader may have read the log, to be checked."""
 
 _HEADER_BYTES = 1 << 10
 """By how much the headers of two events may differ in size."""
 
 
-class Counts(msgspec.Struct):
+class ReplayCounts(msgspec.Struct):
     """What has been looked at so far."""
 
     events: int = 0
@@ -92,10 +92,10 @@ class _Session:
 class DecisionCheck:
     """Folds a log from its beginning, or from where `replica` is, and checks what it tells. For one thread."""
 
-    def __init__(self, replica: Replica | None = None, *, remembered: int = REMEMBERED) -> None:
+    def __init__(self, replica: Replica | None = None, *, remembered: int = REMEMBERED_STATES) -> None:
         self.replica = all_roles() if replica is None else replica
-        self.counts = Counts()
-        self._journal = Journal(remembered)
+        self.counts = ReplayCounts()
+        self._journal = RecentStates(remembered)
         self._sessions: dict[str, _Session] = {}
         self._led: dict[str, _Session] = {}
         """Address -> the session that leads it, as far as it was asked for since the last LeaderElected."""
@@ -109,7 +109,7 @@ class DecisionCheck:
             self._journal.changed(role_address, self.replica.offset, state)
             self._touched(role_address, self.replica.offset)
 
-    def tell(self, record: Record) -> list[Difference]:
+    def tell(self, record: Record) -> list[DecisionDifference]:
         """Folds the next event; returns the differences that it brings to light."""
         replica, counts = self.replica, self.counts
         header, body, offset = record.header, record.body, record.offset
@@ -119,7 +119,7 @@ class DecisionCheck:
             replica.apply(record)
             return []
         before = replica.leadership
-        found: list[Difference] = []
+        found: list[DecisionDifference] = []
         if header.decided:
             found += self._said(record)
         elif type(body) is JobMasterFailed or _is_spoken_for(record):
@@ -137,13 +137,13 @@ class DecisionCheck:
         counts.differences += len(found)
         return found
 
-    def fold(self, record: Record) -> list[Difference]:
+    def fold(self, record: Record) -> list[DecisionDifference]:
         """Folds the next event, and checks nothing."""
         self.counts.events += 1
         self.replica.apply(record)
         return []
 
-    def tell_all(self, records: Iterable[Record]) -> list[Difference]:
+    def tell_all(self, records: Iterable[Record]) -> list[DecisionDifference]:
         """As `tell`, of several events."""
         return [each for record in records for each in self.tell(record)]
 
@@ -198,14 +198,14 @@ class DecisionCheck:
             if replica.is_active(each):
                 self._touched(each, offset)
 
-    def _said(self, record: Record) -> list[Difference]:
+    def _said(self, record: Record) -> list[DecisionDifference]:
         header = record.header
         sender, at = header.sender, header.decided_at
         session = self._session_of(sender)
         if session is None or at is None:
             self.counts.too_old += 1
             return []
-        found: list[Difference] = []
+        found: list[DecisionDifference] = []
         turn = session.turn
         if turn is None or turn.at != at or turn.time != header.time:
             if at < self._journal.horizon:
@@ -222,12 +222,12 @@ class DecisionCheck:
         turn.said.append(record)
         owed = turn.owed.get(sender)
         if not owed:
-            return [*found, self._difference(Kind.UNEXPECTED, sender, turn, record)]
+            return [*found, self._difference(DifferenceKind.UNEXPECTED, sender, turn, record)]
         first = owed.popleft()
         if not owed:
             del turn.owed[sender]
-        if not agrees(record, first):
-            found.append(self._difference(Kind.OTHER, sender, turn, record, first))
+        if not is_same_decision(record, first):
+            found.append(self._difference(DifferenceKind.OTHER, sender, turn, record, first))
         return found
 
     def _excused(self, role_address: str) -> None:
@@ -267,11 +267,11 @@ class DecisionCheck:
                 session.dirty[each] = later
         return turn
 
-    def _missing(self, turn: _Turn | None) -> list[Difference]:
+    def _missing(self, turn: _Turn | None) -> list[DecisionDifference]:
         if turn is None:
             return []
         return [
-            self._difference(Kind.MISSING, sender, turn, None, each)
+            self._difference(DifferenceKind.MISSING, sender, turn, None, each)
             for sender, owed in turn.owed.items()
             if sender not in self._excused_roles
             for each in owed
@@ -279,13 +279,13 @@ class DecisionCheck:
 
     def _difference(
         self,
-        kind: Kind,
+        kind: DifferenceKind,
         sender: str,
         turn: _Turn,
         said: Record | None = None,
         owed: OutgoingEvent | None = None,
-    ) -> Difference:
-        return Difference(
+    ) -> DecisionDifference:
+        return DecisionDifference(
             kind,
             sender,
             turn.at,
@@ -299,20 +299,25 @@ class DecisionCheck:
     def _leadership_behind(self, offset: int) -> LeadershipState:
         return next(known for since, known in reversed(self._leaderships) if since <= offset)
 
-    def _hashed(self, record: Record, said: StateHash) -> list[Difference]:
+    def _hashed(self, record: Record, said: StateHash) -> list[DecisionDifference]:
         if said.code_fingerprint != self._code or said.offset < self._journal.horizon:
             return []
         self.counts.hashes += 1
         states = self._journal.all_behind(said.offset)
-        known = _Known(said.offset, states, self._leadership_behind(said.offset))
+        known = _KnownStates(said.offset, states, self._leadership_behind(said.offset))
         own = StateHasher(known).hashes()
         wrong = sorted(kind for kind in said.hashes if own.get(kind) != said.hashes[kind])
         if not wrong:
             return []
         detail = f"the states of {', '.join(wrong)} that it hashed are not those that the log makes today"
         return [
-            Difference(
-                Kind.STATE, record.header.sender, said.offset, record.header.time, record, detail=detail
+            DecisionDifference(
+                DifferenceKind.STATE,
+                record.header.sender,
+                said.offset,
+                record.header.time,
+                record,
+                detail=detail,
             )
         ]
 
@@ -337,7 +342,7 @@ def _is_full(turn: _Turn) -> bool:
         return False
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _KnownStates(msgspec.Struct, frozen=True):
     """What was known behind an offset."""
 
     offset: int

@@ -12,10 +12,10 @@ from ....schemas.event import Record
 from ...core.reason_limits import truncate_reasons
 from ...core.role import OutgoingEvent
 from ..entity_history import event_formatting
-from ..to_builtins import as_data
+from ..to_builtins import to_builtins
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """In what way."""
 
     OTHER = "other"
@@ -36,10 +36,10 @@ class FieldDifference(msgspec.Struct, frozen=True):
     owed: Any
 
 
-class Difference(msgspec.Struct, frozen=True):
+class DecisionDifference(msgspec.Struct, frozen=True):
     """One of them. `said` and `owed` as the kind has them."""
 
-    kind: Kind
+    kind: DifferenceKind
     sender: str
     decided_at: int
     time: int
@@ -54,31 +54,31 @@ class Difference(msgspec.Struct, frozen=True):
 
     def fields(self) -> tuple[FieldDifference, ...]:
         """What differs between what was said and what is owed."""
-        return () if self.said is None or self.owed is None else tuple(differing(self.said, self.owed))
+        return () if self.said is None or self.owed is None else tuple(find_differences(self.said, self.owed))
 
     def line(self) -> str:
         """What differs, and where, in one line."""
         where = f"{self.sender} at offset {self.decided_at}"
         match self.kind:
-            case Kind.OTHER:
+            case DifferenceKind.OTHER:
                 at = self.said.offset if self.said else self.decided_at
                 changes = ", ".join(
                     f"{each.field}: said {each.said!r}, owes {each.owed!r}" for each in self.fields()
                 )
                 return f"offset {at}: {where} decides otherwise now: {_name(self)} {changes}"
-            case Kind.MISSING:
+            case DifferenceKind.MISSING:
                 return f"{where}: owes {_name(self)} to {self.owed.recipient if self.owed else '?'}, which was not said"
-            case Kind.UNEXPECTED:
+            case DifferenceKind.UNEXPECTED:
                 at = self.said.offset if self.said else self.decided_at
                 return f"offset {at}: {where} does not owe {_name(self)}, which was said"
-            case Kind.STATE:
+            case DifferenceKind.STATE:
                 return f"{where}: {self.detail}"
 
     def told(self) -> Iterator[str]:
         """The line, and below it the events that led there and the state around it."""
         yield self.line()
         for record in self.story:
-            yield f"    {event_formatting.line(event_formatting.Entry(record, None))}"
+            yield f"    {event_formatting.line(event_formatting.FormattedEvent(record, None))}"
         if self.owed is not None:
             yield f"    owed now: {self.owed.body.AVRO_NAME} {event_formatting.key_fields(self.owed.body)}".rstrip()
 
@@ -90,16 +90,16 @@ class Difference(msgspec.Struct, frozen=True):
             "decided_at": self.decided_at,
             "time": self.time,
             "offset": self.said.offset if self.said else None,
-            "said": None if self.said is None else event_formatting.Entry(self.said, None).as_data(),
-            "owed": None if self.owed is None else {"type": _name(self), **_said_of(self.owed)},
+            "said": None if self.said is None else event_formatting.FormattedEvent(self.said, None).as_data(),
+            "owed": None if self.owed is None else {"type": _name(self), **_describe_sender(self.owed)},
             "fields": msgspec.to_builtins(self.fields()),
-            "state": as_data(self.state),
-            "story": [event_formatting.Entry(each, None).as_data() for each in self.story],
+            "state": to_builtins(self.state),
+            "story": [event_formatting.FormattedEvent(each, None).as_data() for each in self.story],
             "detail": self.detail or None,
         }
 
 
-def agrees(said: Record, owed: OutgoingEvent) -> bool:
+def is_same_decision(said: Record, owed: OutgoingEvent) -> bool:
     """Whether what is owed is what was said: recipient, body and cause."""
     header = said.header
     if (
@@ -110,10 +110,10 @@ def agrees(said: Record, owed: OutgoingEvent) -> bool:
         return False
     # What was read from the log has other containers in places than what a role makes.
     body = truncate_reasons(owed.body)
-    return said.body == body or as_data(said.body) == as_data(body)
+    return said.body == body or to_builtins(said.body) == to_builtins(body)
 
 
-def differing(said: Record, owed: OutgoingEvent) -> Iterator[FieldDifference]:
+def find_differences(said: Record, owed: OutgoingEvent) -> Iterator[FieldDifference]:
     """What differs, field by field."""
     header, theirs, ours = said.header, said.body, truncate_reasons(owed.body)
     pairs: list[tuple[str, Any, Any]] = [
@@ -123,17 +123,17 @@ def differing(said: Record, owed: OutgoingEvent) -> Iterator[FieldDifference]:
     ]
     if type(theirs) is type(ours):
         pairs += [
-            (each, as_data(getattr(theirs, each)), as_data(getattr(ours, each)))
+            (each, to_builtins(getattr(theirs, each)), to_builtins(getattr(ours, each)))
             for each in theirs.__struct_fields__
         ]
     return (FieldDifference(name, one, other) for name, one, other in pairs if one != other)
 
 
-def _said_of(owed: OutgoingEvent) -> dict[str, Any]:
-    return {"recipient": owed.recipient, "cause": owed.cause, "body": as_data(owed.body)}
+def _describe_sender(owed: OutgoingEvent) -> dict[str, Any]:
+    return {"recipient": owed.recipient, "cause": owed.cause, "body": to_builtins(owed.body)}
 
 
-def _name(difference: Difference) -> str:
+def _name(difference: DecisionDifference) -> str:
     body = difference.owed.body if difference.owed is not None else None
     body = difference.said.body if body is None and difference.said is not None else body
     return body.AVRO_NAME.partition(".")[2] if body is not None else "nothing"

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 
-class Journal:
+class RecentStates:
     """The states of many addresses, back to `horizon`."""
 
     def __init__(self, remembered: int) -> None:

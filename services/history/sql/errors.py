@@ -34,7 +34,7 @@ class QueryFailed(SqlError):
     """Spark can't read it, or not do what it says."""
 
 
-def explained(error: Exception) -> Exception:
+def translate_error(error: Exception) -> Exception:
     """What an exception of Spark says of a query, or of a log that its workers could not read: an ArchiveError,
     LogUnavailable or QueryFailed."""
     text = str(error)

@@ -9,9 +9,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from .errors import explained
+from .errors import translate_error
 from .reader import LogTables
-from .statements import mentioned
+from .statements import mentioned_tables
 from .tables import table
 
 _SHOW = re.compile(r"\s*show\b", re.IGNORECASE)
@@ -34,7 +34,7 @@ class Queries:
         """
         names = list(self.log.tables)
         try:
-            self.log.create_views(names if _SHOW.match(statement) else mentioned(statement, names))
+            self.log.create_views(names if _SHOW.match(statement) else mentioned_tables(statement, names))
             found = self._spark.sql(statement)
             if not found.columns:
                 return None
@@ -42,9 +42,9 @@ class Queries:
         except AnalysisException as error:
             if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
                 table((error.getMessageParameters() or {}).get("relationName", "").strip("`"))
-            raise explained(error) from error
+            raise translate_error(error) from error
         except (PySparkException, Py4JError) as error:
             if _UNREADABLE in str(error):
                 # Spark says that a file can't be read; where it is damaged, our own reader knows.
                 self.log.check()
-            raise explained(error) from error
+            raise translate_error(error) from error

@@ -21,8 +21,8 @@ from ...configuration import Configuration
 from ...log.event_log import read_to_end
 from ..archive.arrow_columns import PREFIX, schema
 from ..archive.arrow_columns import column_of as struct_of
-from .scan import Origin, extent, rows
-from .tables import UNREADABLE, Table, of_later_releases, table, tables
+from .scan import ScanOrigin, extent, rows
+from .tables import UNREADABLE, Table, table, tables, types_from_later_releases
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ class LogTables:
     def __init__(
         self,
         spark: SparkSession,
-        origin: Origin,
+        origin: ScanOrigin,
         start: int,
         end: int,
         *,
@@ -58,13 +58,13 @@ class LogTables:
         self._file: DataFrame | None = None
         if origin.file is not None and _is_for_spark(Path(origin.file)):
             file = Path(origin.file)
-            self.tables = {**tables(), **of_later_releases(pq.read_schema(file))}
+            self.tables = {**tables(), **types_from_later_releases(pq.read_schema(file))}
             self._file = self._parquet(file)
 
     def table(self, name: str) -> DataFrame:
         """The rows of a table, in upper or lower case. Raises NoSuchTable."""
         wanted = self.tables.get(name) or table(name)
-        return self._scanned(wanted) if self._file is None else _selected(self._file, wanted)
+        return self._scanned(wanted) if self._file is None else _select(self._file, wanted)
 
     def create_views(self, names: Iterable[str] | None = None) -> None:
         """A temporary view for each table, or for those that are named. Raises NoSuchTable."""
@@ -83,7 +83,7 @@ class LogTables:
     def _scanned(self, wanted: Table) -> DataFrame:
         ranges = max(1, -(-(self.end - self.start) // self._step))
         given = from_arrow_schema(wanted.columns)
-        read = _reading(
+        read = _read_options(
             self._origin, wanted, self.start, self.end, self._step, to_arrow_schema(given, timezone="UTC")
         )
         return self._spark.range(0, ranges, 1, ranges).mapInArrow(read, given)
@@ -111,11 +111,11 @@ def open_log(
     Raises BadPosition, OutsideLog, LogUnavailable, LogTruncated, ArchiveError.
     """
     start, end = extent(of, first, last)
-    return LogTables(spark, Origin.of(of), start, end, offsets_a_task=offsets_a_task)
+    return LogTables(spark, ScanOrigin.of(of), start, end, offsets_a_task=offsets_a_task)
 
 
-def _reading(
-    origin: Origin, wanted: Table, start: int, end: int, step: int, columns: pa.Schema
+def _read_options(
+    origin: ScanOrigin, wanted: Table, start: int, end: int, step: int, columns: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Numbers of ranges -> the rows in them; what a Python worker runs."""
 
@@ -133,7 +133,7 @@ def _reading(
     return read
 
 
-def _selected(file: DataFrame, wanted: Table) -> DataFrame:
+def _select(file: DataFrame, wanted: Table) -> DataFrame:
     """The rows of a table out of the file's."""
     if wanted.name == UNREADABLE:
         return file.where(col("type").isNull()).select("offset", "value")

@@ -22,15 +22,15 @@ from ...configuration.options.cluster import (
 from ...log import EventLog
 from ...log.event_log import Unreadable, read_to_end
 from ..archive.file_log import FileLog
-from ..log_position import Position, first_offset
-from ..log_source import open_source
+from ..log_position import LogPosition, first_offset
+from ..log_source import open_log_source
 from .tables import UNREADABLE, Table
 
 _BATCH = 4_096
 _TIMEOUT_S = 30.0
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ScanOrigin(msgspec.Struct, frozen=True):
     """Where a log is, in words that travel to another process: a file, or a cluster of a Kafka."""
 
     file: str | None = None
@@ -40,7 +40,7 @@ class Origin(msgspec.Struct, frozen=True):
     schema_registry_credentials_file: str = ""
 
     @classmethod
-    def of(cls, of: Configuration | Path) -> Origin:
+    def of(cls, of: Configuration | Path) -> ScanOrigin:
         """Of a cluster whose Kafka is known, or an exported file."""
         if isinstance(of, Path):
             return cls(str(of.absolute()))
@@ -69,9 +69,9 @@ def extent(of: Configuration | Path, first: str | int | None, last: str | int | 
 
     Raises BadPosition, OutsideLog, LogUnavailable, ArchiveError.
     """
-    with open_source(of, selections=True) as source:
-        start = first_entry(source.log) if first is None else source.start(Position.parse(str(first)))
-        end = source.log.end() if last is None else source.at(Position.parse(str(last))) + 1
+    with open_log_source(of, selections=True) as source:
+        start = first_entry(source.log) if first is None else source.start(LogPosition.parse(str(first)))
+        end = source.log.end() if last is None else source.at(LogPosition.parse(str(last))) + 1
     return start, end
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ....infra.cds_archives import reading, spark_archive
+from ....infra.cds_archives import read_archive_options, spark_archive
 from ....infra.jars import spark_jars
 from ....infra.prerequisites import find_java
 from .errors import SparkUnavailable
@@ -108,7 +108,7 @@ def _java_options(log4j: Path) -> str:
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
-        *reading(spark_archive(find_java())),
+        *read_archive_options(spark_archive(find_java())),
     ]
     return " ".join(f'"{option}"' for option in options)
 

@@ -17,7 +17,7 @@ _PARTS = re.compile(
 _WORD = re.compile(r"\w+")
 
 
-def statements(text: str) -> tuple[list[str], str]:
+def split_statements(text: str) -> tuple[list[str], str]:
     """The statements that end with a semicolon, without it and without comments; and what follows the last of them."""
     found: list[str] = []
     parts: list[str] = []
@@ -36,7 +36,7 @@ def _is_needed(comment: str) -> bool:
     return comment.startswith("/*") and (comment.startswith("/*+") or not comment.endswith("*/"))
 
 
-def mentioned(statement: str, names: Iterable[str]) -> list[str]:
+def mentioned_tables(statement: str, names: Iterable[str]) -> list[str]:
     """Which of the names are words of the statement, in upper or lower case."""
     words = {each.lower() for each in _WORD.findall(statement)}
     return [each for each in names if each.lower() in words]

@@ -25,7 +25,16 @@ from typing import Self
 import msgspec
 
 from ...snapshots.state_delta import Key
-from .sqlite import Damaged, Outdated, OutOfReach, explained, one_line, packed, transaction, unpacked
+from .sqlite import (
+    CorruptIndex,
+    IndexUnavailable,
+    OutdatedIndex,
+    compress,
+    decompress,
+    one_line,
+    transaction,
+    translate_errors,
+)
 
 FORMAT = 2
 RELEASE = "release"
@@ -46,11 +55,11 @@ CREATE TABLE stretches("offset" INTEGER PRIMARY KEY, before INTEGER, crc INTEGER
 """
 
 
-Changed = Iterable[tuple[str, Mapping[Key, bytes | None]]]
+ChangedStates = Iterable[tuple[str, Mapping[Key, bytes | None]]]
 """(address, its pieces that are others than at the mark before; None: is none any more)."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class IndexMark(msgspec.Struct, frozen=True):
     """A place of the log whose states are kept: those behind all events up to `offset`."""
 
     offset: int
@@ -67,7 +76,7 @@ class Mark(msgspec.Struct, frozen=True):
     """What the pieces and this row add up to."""
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class IndexSegment(msgspec.Struct, frozen=True):
     """What stories need of the events up to the mark at `offset`, from behind the mark `before` on; None: the first."""
 
     offset: int
@@ -75,7 +84,7 @@ class Stretch(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class IndexFile:
+class StateIndexFile:
     """An open index. All methods raise Damaged and OutOfReach. For one thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection, *, writable: bool) -> None:
@@ -91,21 +100,21 @@ class IndexFile:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return cls._opened(path, about, writable=True)
-        except (OutOfReach, OSError) as error:
+        except (IndexUnavailable, OSError) as error:
             if not path.is_file():
-                raise OutOfReach(one_line(error)) from error
+                raise IndexUnavailable(one_line(error)) from error
         return cls._opened(path, about, writable=False)
 
     @classmethod
     def _opened(cls, path: Path, about: Mapping[str, str], *, writable: bool) -> Self:
-        with explained():
+        with translate_errors():
             uri = f"{path.absolute().as_uri()}?mode={'rwc' if writable else 'ro'}"
             connection = sqlite3.connect(
                 uri, timeout=_PATIENCE_S, isolation_level=None, uri=True, check_same_thread=False
             )
         found = cls(connection, writable=writable)
         try:
-            with explained():
+            with translate_errors():
                 # A process that is killed leaves a journal, which is enough; what a power cut leaves is looked through.
                 connection.execute("PRAGMA synchronous = OFF")
                 if writable and found._is_empty():
@@ -113,7 +122,7 @@ class IndexFile:
                 said = dict(connection.execute("SELECT name, value FROM about").fetchall())
             if said != dict(about):
                 different = sorted(name for name in {*said, *about} if said.get(name) != about.get(name))
-                kind = Outdated if different == [RELEASE] else Damaged
+                kind = OutdatedIndex if different == [RELEASE] else CorruptIndex
                 raise kind(f"it was made for another {', '.join(different)}".replace("_", " "))
         except BaseException:
             connection.close()
@@ -130,50 +139,50 @@ class IndexFile:
                     self._connection.execute(statement)
                 self._connection.executemany("INSERT INTO about VALUES (?, ?)", about.items())
 
-    def newest(self, at_most: int) -> Mark | None:
+    def newest(self, at_most: int) -> IndexMark | None:
         """The mark with the highest offset that is not above."""
         return self._mark('WHERE "offset" <= ? ORDER BY "offset" DESC LIMIT 1', at_most)
 
-    def not_after(self, time: int) -> Mark | None:
+    def not_after(self, time: int) -> IndexMark | None:
         """The mark with the highest offset up to which no event has a time above."""
         return self._mark('WHERE latest <= ? ORDER BY "offset" DESC LIMIT 1', time)
 
-    def _mark(self, where: str, wanted: int) -> Mark | None:
-        with explained():
+    def _mark(self, where: str, wanted: int) -> IndexMark | None:
+        with translate_errors():
             row = self._connection.execute(
                 f'SELECT "offset", last, event_id, event_time, latest, awake, checksum FROM marks {where}',
                 (max(min(wanted, _FOR_EVER), -_FOR_EVER),),
             ).fetchone()
-            return None if row is None else msgspec.convert(dict(zip(_FIELDS, row, strict=True)), Mark)
+            return None if row is None else msgspec.convert(dict(zip(_FIELDS, row, strict=True)), IndexMark)
 
-    def states(self, mark: Mark) -> dict[str, dict[Key, bytes]]:
+    def states(self, mark: IndexMark) -> dict[str, dict[Key, bytes]]:
         """Address -> the pieces of its state at the mark."""
         found: dict[str, dict[Key, bytes]] = {}
         total = _crc_of(mark)
-        with explained():
+        with translate_errors():
             rows = self._connection.execute(
                 "SELECT address, field, key, data FROM pieces WHERE since <= ? AND until > ?",
                 (mark.offset, mark.offset),
             )
             for address, field, key, kept in rows:
-                data = unpacked(kept)
+                data = decompress(kept)
                 total += _crc(address, field, key, data)
                 found.setdefault(address, {})[field, key] = data
         if total % _SUMS != mark.checksum:
-            raise Damaged(f"its states at offset {mark.offset} are not those that were written")
+            raise CorruptIndex(f"its states at offset {mark.offset} are not those that were written")
         return found
 
-    def write(self, mark: Mark, before: int | None, changed: Changed) -> None:
+    def write(self, mark: IndexMark, before: int | None, changed: ChangedStates) -> None:
         """Adds a mark: `changed` has the pieces by address that are not as at the mark of offset `before`.
 
         Does nothing where another process has written it. Raises OutOfReach, too, where marks before it are gone.
         """
-        with explained(), transaction(self._connection):
+        with translate_errors(), transaction(self._connection):
             last = self.newest(_FOR_EVER)
             if last is not None and last.offset >= mark.offset:
                 return
             if (None if last is None else last.offset) != before:
-                raise OutOfReach("another process has begun it anew")
+                raise IndexUnavailable("another process has begun it anew")
             total = 0 if last is None else last.checksum - _crc_of(last)
             for address, pieces in changed:
                 for (field, key), data in pieces.items():
@@ -203,15 +212,15 @@ class IndexFile:
             crc = _crc(address, field, key, data)
             execute(
                 "INSERT INTO pieces(address, field, key, since, crc, data) VALUES (?, ?, ?, ?, ?, ?)",
-                (*which, offset, crc, packed(data)),
+                (*which, offset, crc, compress(data)),
             )
             added += crc
         return added
 
-    def stretches(self, at_most: int) -> list[Stretch]:
+    def stretches(self, at_most: int) -> list[IndexSegment]:
         """Those up to the newest mark that has one and is not above, from the log's first event on without a gap."""
-        found: list[Stretch] = []
-        with explained():
+        found: list[IndexSegment] = []
+        with translate_errors():
             rows = self._connection.execute(
                 'SELECT "offset", before, crc, data FROM stretches WHERE "offset" <= ? ORDER BY "offset"',
                 (at_most,),
@@ -219,22 +228,24 @@ class IndexFile:
             for offset, before, crc, kept in rows:
                 if before != (found[-1].offset if found else None):
                     break
-                data = unpacked(kept)
+                data = decompress(kept)
                 if zlib.crc32(data, offset & 0xFFFFFFFF) != crc:
-                    raise Damaged(f"what it has of the events before offset {offset} is not what was written")
-                found.append(Stretch(offset, before, data))
+                    raise CorruptIndex(
+                        f"what it has of the events before offset {offset} is not what was written"
+                    )
+                found.append(IndexSegment(offset, before, data))
         return found
 
-    def write_stretch(self, stretch: Stretch) -> None:
+    def write_stretch(self, stretch: IndexSegment) -> None:
         """Adds what stories need of the events up to a mark. Does nothing where another process has written it."""
-        with explained():
+        with translate_errors():
             self._connection.execute(
                 "INSERT OR IGNORE INTO stretches VALUES (?, ?, ?, ?)",
                 (
                     stretch.offset,
                     stretch.before,
                     zlib.crc32(stretch.data, stretch.offset & 0xFFFFFFFF),
-                    packed(stretch.data),
+                    compress(stretch.data),
                 ),
             )
 
@@ -250,15 +261,15 @@ def remove(path: Path) -> None:
         path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
         path.unlink(missing_ok=True)
     except OSError as error:
-        raise OutOfReach(one_line(error)) from error
+        raise IndexUnavailable(one_line(error)) from error
 
 
 def _crc(address: str, field: str, key: bytes, data: bytes) -> int:
     return zlib.crc32(data, zlib.crc32(b"%b\0%b\0%b" % (address.encode(), field.encode(), key)))
 
 
-def _crc_of(mark: Mark) -> int:
+def _crc_of(mark: IndexMark) -> int:
     return zlib.crc32(repr([getattr(mark, name) for name in _FIELDS[:-1]]).encode())
 
 
-_FIELDS = Mark.__struct_fields__
+_FIELDS = IndexMark.__struct_fields__

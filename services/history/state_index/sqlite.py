@@ -7,7 +7,7 @@ import zlib
 
 import msgspec
 
-_COMPRESSED_FROM = 512
+_MIN_COMPRESSED_BYTES = 512
 _LEVEL = 1
 _PLAIN, _DEFLATED = b"\0", b"\1"
 _OURS = frozenset(
@@ -16,19 +16,19 @@ _OURS = frozenset(
 """What SQLite says of a file that is none of ours, or a damaged one. All else is the machine's: disks, permissions."""
 
 
-class Damaged(Exception):
+class CorruptIndex(Exception):
     """The file is no index, not the one that is wanted, or not as it was written; the message says why."""
 
 
-class Outdated(Damaged):
+class OutdatedIndex(CorruptIndex):
     """Another release made the file, which may come to other states."""
 
 
-class OutOfReach(Exception):
+class IndexUnavailable(Exception):
     """The file can't be read or written here and now, whatever is in it; the message says why."""
 
 
-class explained:
+class translate_errors:
     """What SQLite, and what it gives, may raise, as Damaged or OutOfReach."""
 
     def __enter__(self) -> None: ...
@@ -40,10 +40,10 @@ class explained:
                 pass
             case sqlite3.Error():
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-                kind = Damaged if code in _OURS else OutOfReach
+                kind = CorruptIndex if code in _OURS else IndexUnavailable
                 raise kind(one_line(error)) from error
             case msgspec.MsgspecError() | zlib.error() | TypeError() | ValueError() | OverflowError():
-                raise Damaged(f"what is in it can't be read: {one_line(error)}") from error
+                raise CorruptIndex(f"what is in it can't be read: {one_line(error)}") from error
             case _:
                 pass
 
@@ -66,12 +66,12 @@ class transaction:
                 self._connection.execute("ROLLBACK")
 
 
-def packed(data: bytes) -> bytes:
+def compress(data: bytes) -> bytes:
     """As it is kept: compressed, where there is enough of it."""
-    return _PLAIN + data if len(data) < _COMPRESSED_FROM else _DEFLATED + zlib.compress(data, _LEVEL)
+    return _PLAIN + data if len(data) < _MIN_COMPRESSED_BYTES else _DEFLATED + zlib.compress(data, _LEVEL)
 
 
-def unpacked(packed: bytes) -> bytes:
+def decompress(packed: bytes) -> bytes:
     """As it was given. Raises zlib.error."""
     return zlib.decompress(packed[1:]) if packed[:1] == _DEFLATED else packed[1:]
 

@@ -13,19 +13,19 @@ from ...core.replica import Replica
 from ...core.role import kind_of
 from ...snapshots.encoding import LEADERSHIP, decode
 from ...snapshots.state_delta import Key, changes
-from ..lazy_states import StoredStates
-from .index import HistoryIndex
-from .index_file import Mark
+from ..lazy_states import LazyStates
+from .index import StateIndex
+from .index_file import IndexMark
 
 
-class Recorder:
+class StateIndexWriter:
     """Folds a log into a replica, and writes down the marks that it passes."""
 
     def __init__(
         self,
-        index: HistoryIndex,
+        index: StateIndex,
         replica: Replica,
-        mark: Mark | None,
+        mark: IndexMark | None,
         *,
         apply: Callable[[Record], object] | None = None,
         when_marked: Callable[[int], object] | None = None,
@@ -34,7 +34,7 @@ class Recorder:
         each event, if not the recorder; `when_marked` is called with the offset of each mark that has been written."""
         self._apply = apply or replica.apply
         self._when_marked = when_marked
-        self._index: HistoryIndex | None = index
+        self._index: StateIndex | None = index
         self._generation = index.generation
         self._interval = index.interval
         self._replica = replica
@@ -69,7 +69,7 @@ class Recorder:
             return
         header = self._last.header
         awake = msgspec.json.encode(sorted(self._replica.active_addresses)).decode()
-        mark = Mark(offset, self._last.offset, header.event_id, header.time, self._latest, awake)
+        mark = IndexMark(offset, self._last.offset, header.event_id, header.time, self._latest, awake)
         before = None if self._mark is None else self._mark.offset
         # Also where another process is ahead: what comes next is compared with this.
         changed = list(self._changed())
@@ -82,7 +82,7 @@ class Recorder:
     def _changed(self) -> Iterator[tuple[str, dict[Key, bytes | None]]]:
         """The pieces by address that are not as they were at the last mark."""
         states = self._replica.states
-        stored = states if isinstance(states, StoredStates) else StoredStates({})
+        stored = states if isinstance(states, LazyStates) else LazyStates({})
         for role_address in states:
             if stored.bytes_of(role_address) is not None:
                 continue

@@ -17,10 +17,10 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from ....infra.storage.errors import CheckpointError, StorageError, TornFile
+from ....infra.storage.errors import CheckpointError, CorruptFile, StorageError
 from ....infra.storage.storage import Storage, canonical
 from ....pipelines.checkpoint import disposal
-from ....pipelines.checkpoint.compatibility import finished_subtasks, misfits
+from ....pipelines.checkpoint.compatibility import finished_subtasks, incompatibilities
 from ....pipelines.checkpoint.layout import base_of
 from ....pipelines.checkpoint.metadata import (
     CheckpointMetadata,
@@ -107,7 +107,7 @@ class CompletedCheckpointStore:
         try:
             faults = verify(metadata)
             if faults:
-                raise TornFile(_abbreviate(faults))
+                raise CorruptFile(_abbreviate(faults))
             write_metadata(metadata)
         except BaseException:
             self._forget(checkpoint.uri)
@@ -136,7 +136,7 @@ class CompletedCheckpointStore:
                 passed_over[candidate.uri] = str(error)
                 continue
             if not faults and candidate.generation == GIVEN:
-                faults = misfits(metadata, graph, allow_non_restored_state=allow_non_restored_state)
+                faults = incompatibilities(metadata, graph, allow_non_restored_state=allow_non_restored_state)
             if faults:
                 passed_over[candidate.uri] = _abbreviate(faults)
                 continue
@@ -168,7 +168,7 @@ class CompletedCheckpointStore:
             before_each()
             disposal.discard_incomplete(directory)
             return
-        own = disposal.only_of(directory, kept, read=self._read)
+        own = disposal.exclusive_files(directory, kept, read=self._read)
         doomed = self._mark_deleted(directory, own)
         try:
             disposal.delete(directory, doomed, before_each)
@@ -187,7 +187,7 @@ class CompletedCheckpointStore:
         with self._lock:
             gone = files & self._doomed
             if gone:
-                raise TornFile(f"{min(gone)} belongs to a checkpoint that is being deleted")
+                raise CorruptFile(f"{min(gone)} belongs to a checkpoint that is being deleted")
             self._keep(metadata)
 
     def _mark_deleted(self, directory: str, files: set[str]) -> set[str]:

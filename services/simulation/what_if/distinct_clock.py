@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.role import Time
 
 
-class Clock:
+class DistinctClock:
     """`now` grows with each event, by a microsecond more where the event's own time does not."""
 
     def __init__(self, start: Time) -> None:

@@ -29,48 +29,48 @@ from ...dispatcher.state import DispatcherState
 from ...job_master.state import JobMasterState
 from ...resource_manager.state import ResourceManagerState
 from ...resource_manager.worker_pool import WorkerState
-from ..master_effects import Masters
-from ..simulated_tasks import Attempts
-from ..simulator import World
+from ..master_effects import SimulatedMasterEffects
+from ..simulated_tasks import SimulatedTasks
+from ..simulator import Simulator
 from ..task_events import ADDRESS
-from ..task_executors import TaskExecutors
+from ..task_executors import SimulatedTaskExecutors
 from .external_events import (
-    Asked,
-    BootFailed,
-    Configured,
-    Elected,
-    Fact,
-    LevelRaised,
+    ClientRequest,
+    ConfigurationChange,
+    ExternalEvent,
+    FeatureLevelRaise,
+    HeartbeatOutage,
+    LeaderElection,
     MastersEnded,
-    Noticed,
-    Paused,
-    Resumed,
-    WorkerBegan,
+    ReportMismatch,
+    RolePaused,
+    RoleResumed,
     WorkerEnded,
     WorkerLeft,
     WorkerRegistered,
-    WorkerUnheard,
+    WorkerStarted,
+    WorkerStartFailed,
 )
 from .recording import Recording
 from .scenario import Cancel, Fail, Join, Kill, KillLeader, Scenario, ScenarioEvent, Submit
-from .scenario_validation import Known, place_of, scaled
+from .scenario_validation import KnownEntities, find_subtask, with_parallelism
 
 _CLIENT = address(CLIENT, "what-if")
-_REGISTRATION_TAKES: Time = 10_000
+_REGISTRATION_LATENCY: Time = 10_000
 
 
-class Happenings:
+class EventInjector:
     """`foretell` puts all of it into the world; `notes` are of what came to nothing, once the world has run."""
 
     def __init__(
         self,
-        world: World,
-        workers: TaskExecutors,
-        attempts: Attempts,
-        masters: Masters,
+        world: Simulator,
+        workers: SimulatedTaskExecutors,
+        attempts: SimulatedTasks,
+        masters: SimulatedMasterEffects,
         scenario: Scenario,
         recording: Recording,
-        known: Known,
+        known: KnownEntities,
     ) -> None:
         self._world = world
         self._workers = workers
@@ -96,12 +96,12 @@ class Happenings:
                 self._masters.boot(resource_id, worker.number_of_slots)
         timeout = self._new_timeout()
         for time, fact in self._recording.facts:
-            if isinstance(fact, WorkerUnheard) and timeout is not None:
+            if isinstance(fact, HeartbeatOutage) and timeout is not None:
                 time = fact.since + timeout
                 if time >= fact.until:
                     # It is heard again before anybody misses it.
                     continue
-            if time <= begin and isinstance(fact, Paused | MastersEnded | WorkerEnded):
+            if time <= begin and isinstance(fact, RolePaused | MastersEnded | WorkerEnded):
                 # So it was at the place: before anybody says anything.
                 self._again(fact)
             else:
@@ -114,39 +114,39 @@ class Happenings:
         changed = self._scenario.configuration
         return HEARTBEAT_TIMEOUT.of(changed) if HEARTBEAT_TIMEOUT.key in changed else None
 
-    def _again(self, fact: Fact) -> None:
+    def _again(self, fact: ExternalEvent) -> None:
         world, workers = self._world, self._workers
         match fact:
-            case Asked(event=event):
+            case ClientRequest(event=event):
                 self._admit(event)
             case MastersEnded(session=session):
                 world.kill(session)
-            case Elected(body=body):
+            case LeaderElection(body=body):
                 self._lead(body)
-            case Configured(configuration=configuration):
+            case ConfigurationChange(configuration=configuration):
                 self._configure(configuration)
-            case LevelRaised(level=level):
+            case FeatureLevelRaise(level=level):
                 self._masters.raise_level(level)
-            case WorkerBegan(resource_id=resource_id):
+            case WorkerStarted(resource_id=resource_id):
                 workers.begin(resource_id)
-            case BootFailed(resource_id=resource_id, reason=reason):
+            case WorkerStartFailed(resource_id=resource_id, reason=reason):
                 self._masters.boot_fails(resource_id, reason)
             case WorkerRegistered(body=body):
                 workers.register(body)
             case WorkerEnded(resource_id=resource_id, reason=reason, seen=seen, noticed=noticed):
                 after = noticed if seen or self._new_timeout() is None else None
                 workers.kill(resource_id, reason, seen=seen, noticed_after=after)
-            case Paused(role_address=role_address):
+            case RolePaused(role_address=role_address):
                 if (hung := world.session(role_address)) is not None:
                     world.pause(hung)
                     self._attempts.stand_still(role_address)
-            case WorkerUnheard(resource_id=resource_id, reason=reason):
+            case HeartbeatOutage(resource_id=resource_id, reason=reason):
                 workers.unheard(resource_id, reason)
-            case Resumed(role_address=role_address):
+            case RoleResumed(role_address=role_address):
                 if (hung := world.session(role_address)) is not None:
                     world.resume(hung)
                     self._attempts.go_on(role_address)
-            case Noticed():
+            case ReportMismatch():
                 self._notice(fact)
             case WorkerLeft(resource_id=resource_id, reason=reason):
                 if workers.is_there(resource_id):
@@ -162,7 +162,7 @@ class Happenings:
                 self._join(event, resource_ids, slots)
             case Submit(like=like, job_id=job_id, parallelism=parallelism):
                 graph = self._known.graphs[like]
-                graph = graph if parallelism is None else scaled(graph, parallelism)
+                graph = graph if parallelism is None else with_parallelism(graph, parallelism)
                 self._request(dispatcher.SubmitJob(job_id=job_id, job_graph=graph))
             case Cancel(job_id=job_id):
                 self._request(dispatcher.CancelJob(job_id=job_id))
@@ -171,7 +171,7 @@ class Happenings:
             case KillLeader(role=role, absence=absence):
                 self._kill_leader(event, role, absence)
 
-    def _notice(self, fact: Noticed) -> None:
+    def _notice(self, fact: ReportMismatch) -> None:
         """Ids of allocations and Executions are derived from what they are of; those of registrations are not."""
         states, body = self._world.replica.states, fact.body
         if isinstance(body, resource_manager.SlotReportContradicted):
@@ -232,12 +232,12 @@ class Happenings:
             if self._workers.is_there(resource_id):
                 self._note(event, f"{resource_id} is there already")
             else:
-                self._workers.start(resource_id, slots or usual, delay=_REGISTRATION_TAKES)
+                self._workers.start(resource_id, slots or usual, delay=_REGISTRATION_LATENCY)
 
     def _fail(self, event: ScenarioEvent, action: Fail) -> None:
         state = self._world.replica.states.get(address(JOB_MASTER, action.job_id))
         graph = state.graph if isinstance(state, JobMasterState) else None
-        place = None if graph is None else place_of(graph, action.task)
+        place = None if graph is None else find_subtask(graph, action.task)
         if place is None:
             self._note(event, f"job {action.job_id} has no such task at that time")
             return

@@ -10,7 +10,7 @@ from ....schemas.everyone import LeaderElected
 from ...core.role import Time
 from ..task_behavior import Subtask
 
-Contradiction = (
+ContradictionEvent = (
     resource_manager.SlotReportContradicted
     | job_master.TasksContradicted
     | job_master.HeartbeatTimedOut
@@ -20,19 +20,19 @@ Contradiction = (
 """What shells know from heartbeats alone."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ClientRequest(msgspec.Struct, frozen=True):
     """A client said something."""
 
     event: Event
 
 
-class Paused(msgspec.Struct, frozen=True):
+class RolePaused(msgspec.Struct, frozen=True):
     """The process that led an address did nothing any more."""
 
     role_address: str
 
 
-class Resumed(msgspec.Struct, frozen=True):
+class RoleResumed(msgspec.Struct, frozen=True):
     """It went on where it was."""
 
     role_address: str
@@ -44,25 +44,25 @@ class MastersEnded(msgspec.Struct, frozen=True):
     session: str
 
 
-class Elected(msgspec.Struct, frozen=True):
+class LeaderElection(msgspec.Struct, frozen=True):
     """A session took the lead of a role of masters."""
 
     body: LeaderElected
 
 
-class Configured(msgspec.Struct, frozen=True):
+class ConfigurationChange(msgspec.Struct, frozen=True):
     """A leader said by what it goes."""
 
     configuration: dict[str, str]
 
 
-class LevelRaised(msgspec.Struct, frozen=True):
+class FeatureLevelRaise(msgspec.Struct, frozen=True):
     """A leader of a new log said by which feature level it goes."""
 
     level: int
 
 
-class WorkerBegan(msgspec.Struct, frozen=True):
+class WorkerStarted(msgspec.Struct, frozen=True):
     """A TaskExecutor's process took its lead."""
 
     resource_id: str
@@ -74,7 +74,7 @@ class WorkerRegistered(msgspec.Struct, frozen=True):
     body: resource_manager.RegisterTaskExecutor
 
 
-class BootFailed(msgspec.Struct, frozen=True):
+class WorkerStartFailed(msgspec.Struct, frozen=True):
     """The process of a worker ended before it registered."""
 
     resource_id: str
@@ -90,7 +90,7 @@ class WorkerEnded(msgspec.Struct, frozen=True):
     noticed: Time
 
 
-class WorkerUnheard(msgspec.Struct, frozen=True):
+class HeartbeatOutage(msgspec.Struct, frozen=True):
     """That nothing was heard of it was noticed; it was silent from `since` to `until`."""
 
     resource_id: str
@@ -99,12 +99,12 @@ class WorkerUnheard(msgspec.Struct, frozen=True):
     until: Time
 
 
-class Noticed(msgspec.Struct, frozen=True):
+class ReportMismatch(msgspec.Struct, frozen=True):
     """Heartbeats of a TaskExecutor and a master contradicted what the log says, or were missing for too long."""
 
     role_address: str
     """Who said it to itself."""
-    body: Contradiction
+    body: ContradictionEvent
     subtasks: tuple[Subtask, ...] = ()
     """Those that did not run, of TasksContradicted."""
 
@@ -116,19 +116,19 @@ class WorkerLeft(msgspec.Struct, frozen=True):
     reason: str
 
 
-Fact = (
-    Asked
-    | Paused
-    | Resumed
+ExternalEvent = (
+    ClientRequest
+    | RolePaused
+    | RoleResumed
     | MastersEnded
-    | Elected
-    | Configured
-    | LevelRaised
-    | WorkerBegan
-    | BootFailed
+    | LeaderElection
+    | ConfigurationChange
+    | FeatureLevelRaise
+    | WorkerStarted
+    | WorkerStartFailed
     | WorkerRegistered
     | WorkerEnded
-    | WorkerUnheard
-    | Noticed
+    | HeartbeatOutage
+    | ReportMismatch
     | WorkerLeft
 )

@@ -9,12 +9,12 @@ from ....schemas.job_master import StartJob
 from ...core.replica import Replica
 from ...core.role import JOB_MASTER, address
 from ...history.log_position import first_offset
-from ...history.log_source import Source
+from ...history.log_source import LogSource
 from ...history.time_travel import replica_at
 from ...log import EventLog, LogUnavailable, Tail
 from ...log.event_log import Concerns, OnUnreadable, read_to_end
 
-LOOK_BACK = 100_000
+LOOK_BACK_EVENTS = 100_000
 """Events before the place from which it is learnt how long things take."""
 
 
@@ -22,7 +22,7 @@ class SourceHistory:
     """A History of a log that is folded from its beginning. Its methods raise what reading the source raises."""
 
     def __init__(
-        self, source: Source, offset: int, on_read: Callable[[int], object] = lambda _: None
+        self, source: LogSource, offset: int, on_read: Callable[[int], object] = lambda _: None
     ) -> None:
         """`on_read` is told how many events have been read."""
         self.cluster = source.cluster
@@ -36,7 +36,7 @@ class SourceHistory:
 
     def before(self) -> Iterable[Sequence[Record]]:
         log = self._source.log
-        start = max(first_offset(log), self._offset + 1 - LOOK_BACK)
+        start = max(first_offset(log), self._offset + 1 - LOOK_BACK_EVENTS)
         return self._counted(read_to_end(log, start, end=self._offset + 1))
 
     def after(self) -> Iterable[Sequence[Record]]:

@@ -6,7 +6,7 @@ from ....schemas.event import Record
 from ...core.role import TASK_EXECUTOR, Time, instance_of, kind_of
 
 
-class Voices:
+class LastEventTimes:
     """Of all TaskExecutors, by resource id; `see` takes events in order."""
 
     def __init__(self) -> None:

@@ -16,14 +16,14 @@ from ...configuration.options.heartbeat import HEARTBEAT_TIMEOUT
 from ...core.replica import Replica
 from ...core.role import DISPATCHER, TASK_EXECUTOR, Time, address, instance_of, kind_of
 from ...dispatcher.state import DispatcherState
-from .external_events import MastersEnded, Paused, Resumed, WorkerEnded, WorkerUnheard
-from .last_events import Voices
+from .external_events import HeartbeatOutage, MastersEnded, RolePaused, RoleResumed, WorkerEnded
+from .last_events import LastEventTimes
 from .recording import Recording
-from .unmet_obligations import LATE, Owing
+from .unmet_obligations import LATE_AFTER, UnmetObligations
 
 
 @dataclass
-class _Silence:
+class _Outage:
     """Of a TaskExecutor that was declared lost for its silence, and may speak again."""
 
     session: str
@@ -32,15 +32,15 @@ class _Silence:
     reason: str
 
 
-class Silences:
+class OutageDetector:
     """Adds to a Recording who hung or ended without a word. Looks at a replica that somebody else has fold."""
 
-    def __init__(self, replica: Replica, recording: Recording, voices: Voices) -> None:
+    def __init__(self, replica: Replica, recording: Recording, voices: LastEventTimes) -> None:
         self._replica = replica
         self._recording = recording
         self._voices = voices
-        self._owing = Owing(replica, recording.start)
-        self._silent: dict[str, _Silence] = {}
+        self._owing = UnmetObligations(replica, recording.start)
+        self._silent: dict[str, _Outage] = {}
         self._words: dict[str, Time] = {}
         """Sessions -> when each has said something last."""
         self._ended: dict[str, Time] = {}
@@ -75,7 +75,7 @@ class Silences:
         self._ended.pop(session, None)
         if header.decided:
             since = self._owing.since(session)
-            if since is not None and now - since > LATE:
+            if since is not None and now - since > LATE_AFTER:
                 self._hung(sender, self._silent_from(session, since), now)
             self._owing.spoke(session, now)
         self._words[session] = now
@@ -111,7 +111,7 @@ class Silences:
             at_latest = min(self._silent_from(session, owed), at_latest)
         start, heard = self._recording.start, self._voices.heard(resource_id)
         since = max(start, at_latest if heard is None or heard <= start else max(heard + 1, at_latest))
-        self._silent[resource_id] = _Silence(session, since, now, reason)
+        self._silent[resource_id] = _Outage(session, since, now, reason)
         return since
 
     def done(self) -> None:
@@ -121,7 +121,7 @@ class Silences:
         for session, since in self._ended.items():
             self._recording.add(since, MastersEnded(session))
 
-    def _never_again(self, resource_id: str, silence: _Silence) -> None:
+    def _never_again(self, resource_id: str, silence: _Outage) -> None:
         noticed = silence.noticed - silence.since
         self._recording.add(
             silence.since, WorkerEnded(resource_id, silence.reason, seen=False, noticed=noticed)
@@ -131,7 +131,7 @@ class Silences:
         own, silence = address(TASK_EXECUTOR, resource_id), self._silent.get(resource_id)
         if silence is not None and silence.session == session:
             del self._silent[resource_id]
-            unheard = WorkerUnheard(resource_id, silence.reason, silence.since, now)
+            unheard = HeartbeatOutage(resource_id, silence.reason, silence.since, now)
             self._recording.add(silence.noticed, unheard)
             self._hung(own, silence.since, now)
             self._owing.spoke(session, now)
@@ -147,12 +147,12 @@ class Silences:
         """When it fell silent, that owes something since then. Decisions take no time in a simulation: there it would
         owe that a bit earlier."""
         if session not in self._words:
-            return max(self._recording.start, since - LATE)
-        return max(self._words[session] + 1, since - LATE)
+            return max(self._recording.start, since - LATE_AFTER)
+        return max(self._words[session] + 1, since - LATE_AFTER)
 
     def _hung(self, role_address: str, since: Time, now: Time) -> None:
         """Whoever leads it did nothing since then, and goes on now."""
-        self._recording.add(since, Paused(role_address))
-        self._recording.add(now, Resumed(role_address))
+        self._recording.add(since, RolePaused(role_address))
+        self._recording.add(now, RoleResumed(role_address))
         if kind_of(role_address) == TASK_EXECUTOR:
             self._recording.scripts.went_on(instance_of(role_address), since, now)

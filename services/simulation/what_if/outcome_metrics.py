@@ -26,7 +26,7 @@ from ...resource_manager.registered_slots import RegisteredSlots, WorkerSlots
 from ...resource_manager.slot_manager import SlotManager
 from ...resource_manager.state import ResourceManagerState
 
-NOBODY = ""
+NO_TASK_EXECUTORS = ""
 """Holds slots of which the ResourceManager does not know whose they are."""
 
 
@@ -67,7 +67,7 @@ class JobOutcome(msgspec.Struct, frozen=True):
     """For how long not all of its tasks ran, after they had."""
 
 
-class Happening(msgspec.Struct, frozen=True):
+class TimelineEvent(msgspec.Struct, frozen=True):
     """Something that people want to see on a timeline."""
 
     time: Time
@@ -83,7 +83,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """In the order in which they came."""
     slots: tuple[SlotStep, ...]
     """At most one for each time, in order; the first is at `start`."""
-    happenings: tuple[Happening, ...]
+    happenings: tuple[TimelineEvent, ...]
 
     def used_time(self) -> Time:
         """Slots in use, times how long."""
@@ -102,7 +102,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return ((step, max(0, end - step.time)) for step, end in zip(self.slots, ends, strict=False))
 
 
-class _Job:
+class _JobMetrics:
     """What is known of a job so far."""
 
     def __init__(self, state: JobMasterState | None, now: Time, submitted: Time | None) -> None:
@@ -140,7 +140,7 @@ class _Job:
             self.ended = now
 
 
-class Measure:
+class OutcomeMetrics:
     """Goes along with a replica that folds a stretch."""
 
     def __init__(self, replica: Replica, start: Time, until: Time | None = None) -> None:
@@ -148,9 +148,9 @@ class Measure:
         self._until = until
         self._replica = replica
         self._start = self.now = start
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, _JobMetrics] = {}
         self._slots: list[SlotStep] = []
-        self._happenings: list[Happening] = []
+        self._happenings: list[TimelineEvent] = []
         self._tallies: dict[str, tuple[WorkerSlots, dict[str, int]]] = {}
         self._registered: RegisteredSlots | None = None
         self._pending: tuple[Time, SlotManager] | None = None
@@ -158,7 +158,7 @@ class Measure:
         for each in replica.active_addresses:
             state = replica.states[each]
             if isinstance(state, JobMasterState) and state.known and state.status not in JOB_ENDS:
-                self._jobs[state.job_id] = _Job(state, start, None)
+                self._jobs[state.job_id] = _JobMetrics(state, start, None)
         self._look_at_slots()
 
     def see(self, record: Record, changed: Iterable[str]) -> None:
@@ -174,7 +174,7 @@ class Measure:
                 if job is None:
                     if states[each].status in JOB_ENDS:
                         continue
-                    job = self._jobs[instance_of(each)] = _Job(None, time, time)
+                    job = self._jobs[instance_of(each)] = _JobMetrics(None, time, time)
                 job.became(states[each], time)
             elif kind == RESOURCE_MANAGER:
                 self._look_at_slots()
@@ -211,9 +211,9 @@ class Measure:
     def _note(self, record: Record) -> None:
         match record.body:
             case client.JobAccepted(job_id=job_id):
-                self._jobs.setdefault(job_id, _Job(None, self.now, self.now))
+                self._jobs.setdefault(job_id, _JobMetrics(None, self.now, self.now))
             case client.JobRejected(job_id=job_id, reason=reason):
-                job = self._jobs.setdefault(job_id, _Job(None, self.now, self.now))
+                job = self._jobs.setdefault(job_id, _JobMetrics(None, self.now, self.now))
                 if job.state is None:
                     job.status, job.reason, job.ended = "REJECTED", reason, self.now
             case TaskExecutorLost(resource_id=resource_id):
@@ -224,7 +224,7 @@ class Measure:
                 pass
 
     def _happened(self, text: str) -> None:
-        self._happenings.append(Happening(self.now, text))
+        self._happenings.append(TimelineEvent(self.now, text))
 
     def _look_at_slots(self) -> None:
         """Of each time only the last look counts, and is taken when that time is over: states stay as they are."""
@@ -244,7 +244,7 @@ class Measure:
         by_job = last.by_job if same and last is not None else self._by_job(slots)
         self._registered = slots
         step = SlotStep(time, slots.count, slots.count - slots.free_count, waiting, by_job)
-        if last is None or _differ(last, step):
+        if last is None or _has_different_slots(last, step):
             self._slots.append(step)
 
     def _by_job(self, slots: RegisteredSlots) -> dict[str, int]:
@@ -258,7 +258,7 @@ class Measure:
                     free = frozenset(worker.free)
                     for number, slot in worker.slots.items():
                         if number not in free:
-                            job = slot.job_id or NOBODY
+                            job = slot.job_id or NO_TASK_EXECUTORS
                             counts[job] = counts.get(job, 0) + 1
                 known = self._tallies[resource_id] = worker, counts
             for job, count in known[1].items():
@@ -266,7 +266,7 @@ class Measure:
         return total
 
 
-def _differ(one: SlotStep, other: SlotStep) -> bool:
+def _has_different_slots(one: SlotStep, other: SlotStep) -> bool:
     return (one.total, one.used, one.waiting, one.by_job) != (
         other.total,
         other.used,

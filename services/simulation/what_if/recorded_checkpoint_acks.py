@@ -8,23 +8,23 @@ import msgspec
 from ....schemas import job_master
 from ....schemas.event import Record
 from ...core.role import Time
-from ..task_behavior import Contribution, Subtask, in_step
+from ..task_behavior import CheckpointContribution, Subtask, are_in_step
 
 CheckpointKey = tuple[str, int]
 """(job, checkpoint)."""
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _RecordedAck(msgspec.Struct, frozen=True):
     at: Time
     declined: str | None
 
 
-class Contributions:
+class RecordedCheckpointAcks:
     """`see` takes events in order, `done` ends it; then `of` says what became of a part."""
 
     def __init__(self) -> None:
         self._triggered: dict[CheckpointKey, Time] = {}
-        self._parts: dict[tuple[CheckpointKey, Subtask], _Part] = {}
+        self._parts: dict[tuple[CheckpointKey, Subtask], _RecordedAck] = {}
         self._over: dict[CheckpointKey, Time] = {}
         self._end: Time = 0
 
@@ -39,10 +39,10 @@ class Contributions:
             case job_master.CheckpointTriggered(job_id=job_id, checkpoint_id=number):
                 self.begun(job_id, number, now)
             case job_master.AcknowledgeCheckpoint(job_id=job_id, checkpoint_id=number):
-                self._came((job_id, number), subtask, _Part(now, None))
+                self._came((job_id, number), subtask, _RecordedAck(now, None))
             case job_master.DeclineCheckpoint(job_id=job_id, checkpoint_id=number, reason=reason):
                 if not record.header.decided:
-                    self._came((job_id, number), subtask, _Part(now, reason))
+                    self._came((job_id, number), subtask, _RecordedAck(now, reason))
             case job_master.CheckpointCompleted(job_id=job_id, checkpoint=checkpoint):
                 self._over.setdefault((job_id, checkpoint.checkpoint_id), now)
             case job_master.CheckpointAborted(job_id=job_id, checkpoint_id=number):
@@ -54,7 +54,9 @@ class Contributions:
         """Nothing is known of what was behind that time."""
         self._end = end
 
-    def of(self, subtask: Subtask, checkpoint_id: int, usual: Contribution, now: Time) -> Contribution:
+    def of(
+        self, subtask: Subtask, checkpoint_id: int, usual: CheckpointContribution, now: Time
+    ) -> CheckpointContribution:
         """What becomes of the part of a subtask that is told now."""
         key = subtask[0], checkpoint_id
         triggered = self._triggered.get(key)
@@ -62,11 +64,11 @@ class Contributions:
             return usual
         part = self._parts.get((key, subtask))
         if part is not None:
-            return Contribution(in_step(now, part.at - triggered, part.at), part.declined)
+            return CheckpointContribution(are_in_step(now, part.at - triggered, part.at), part.declined)
         # It came too late, or never.
         at = self._over.get(key, self._end) + 1
-        return Contribution(max(usual.after, in_step(now, at - triggered, at)))
+        return CheckpointContribution(max(usual.after, are_in_step(now, at - triggered, at)))
 
-    def _came(self, key: CheckpointKey, subtask: Subtask | None, part: _Part) -> None:
+    def _came(self, key: CheckpointKey, subtask: Subtask | None, part: _RecordedAck) -> None:
         if subtask is not None:
             self._parts.setdefault((key, subtask), part)

@@ -26,11 +26,11 @@ from ...job_master.instructions import (
 )
 from ...job_master.state import JobMasterState
 from ...resource_manager.instructions import StartWorkerProcess
-from ..task_behavior import in_step
+from ..task_behavior import are_in_step
 
-Question = tuple[str, object]
+InstructionKey = tuple[str, object]
 """(what is demanded, of whom)."""
-_ONLY_TIMES = (
+_LATENCY_ONLY = (
     job_master.ChannelsCreated,
     job_master.ChannelsDeleted,
     job_master.CheckpointCompleted,
@@ -41,7 +41,7 @@ _ONLY_TIMES = (
 """Answers that say no more than that it is done."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class RecordedEffect(msgspec.Struct, frozen=True):
     """Given at `at`, `after` it was asked for."""
 
     after: Time
@@ -49,15 +49,15 @@ class Answer(msgspec.Struct, frozen=True):
     body: Body
 
 
-class Answers:
+class RecordedEffects:
     """`see` takes events in order; then `told` says what is to be answered."""
 
     def __init__(self, start: Time) -> None:
         self._start = start
-        self._known: dict[Question, deque[Answer]] = {}
-        self._given: dict[str, Answer] = {}
+        self._known: dict[InstructionKey, deque[RecordedEffect]] = {}
+        self._given: dict[str, RecordedEffect] = {}
         """By the key of the instruction."""
-        self._acknowledged: dict[Question, Time] = {}
+        self._acknowledged: dict[InstructionKey, Time] = {}
         """Since when the metadata of a checkpoint are to be written."""
         self.torn: set[str] = set()
         """Directories that were passed over because they can't be read."""
@@ -72,7 +72,7 @@ class Answers:
                 self.torn.update(passed_over)
             case _:
                 pass
-        question = _answered(body)
+        question = _answered_key(body)
         if question is not None:
             self._answer(question, body, now, self._acknowledged.pop(question, asked))
 
@@ -86,13 +86,13 @@ class Answers:
             if pending.is_acknowledged:
                 self._acknowledged.setdefault(("metadata", (state.job_id, number)), now)
 
-    def _answer(self, question: Question, body: Body, now: Time, asked: Time | None) -> None:
+    def _answer(self, question: InstructionKey, body: Body, now: Time, asked: Time | None) -> None:
         after = now - (self._start if asked is None else asked)
-        self._known.setdefault(question, deque()).append(Answer(after, now, body))
+        self._known.setdefault(question, deque()).append(RecordedEffect(after, now, body))
 
     def told(self, instruction: Instruction, now: Time) -> tuple[Time, Body | None] | None:
         """What the shell answered when it was asked this (simulation.masters.Told); each answer is given once."""
-        question = _asked(instruction)
+        question = _instruction_key(instruction)
         again = self._given.get(instruction.key)
         if again is not None:
             return max(0, again.at - now), _body(again)
@@ -103,14 +103,14 @@ class Answers:
         if answer.at - answer.after <= now <= answer.at:
             # Its cause may have been there before it was asked for.
             return answer.at - now, _body(answer)
-        return in_step(now, answer.after, answer.at), _body(answer)
+        return are_in_step(now, answer.after, answer.at), _body(answer)
 
 
-def _body(answer: Answer) -> Body | None:
-    return None if isinstance(answer.body, _ONLY_TIMES) else answer.body
+def _body(answer: RecordedEffect) -> Body | None:
+    return None if isinstance(answer.body, _LATENCY_ONLY) else answer.body
 
 
-def _asked(instruction: Instruction) -> Question | None:
+def _instruction_key(instruction: Instruction) -> InstructionKey | None:
     match instruction:
         case CreateChannels(job_id=job_id):
             return "create", job_id
@@ -134,7 +134,7 @@ def _asked(instruction: Instruction) -> Question | None:
             return None
 
 
-def _answered(body: Body) -> Question | None:
+def _answered_key(body: Body) -> InstructionKey | None:
     match body:
         case job_master.ChannelsCreated(job_id=job_id) | job_master.ChannelsFailed(job_id=job_id):
             return "create", job_id

@@ -8,19 +8,19 @@ from ....schemas.types import ExecutionState
 from ...core.role import Time
 from ...task_executor.state import Task
 from ..latencies import Latencies
-from ..task_behavior import Alike, Contribution, End, Start, Subtask
-from .recorded_checkpoint_acks import Contributions
-from .recorded_task_times import Scripts
+from ..task_behavior import CheckpointContribution, Subtask, TaskEnd, TaskStart, UniformTaskBehavior
+from .recorded_checkpoint_acks import RecordedCheckpointAcks
+from .recorded_task_times import RecordedTaskTimes
 
 
-class AsRecorded:
+class RecordedTaskBehavior:
     """A Life: each subtask does what it did. One that did not end then runs for ever; of what it had not to do then
     (start again, be cancelled), nothing is known but what is usual."""
 
     def __init__(
         self,
-        scripts: Scripts,
-        contributions: Contributions,
+        scripts: RecordedTaskTimes,
+        contributions: RecordedCheckpointAcks,
         latencies: Latencies,
         *,
         fixed_start: bool = False,
@@ -29,15 +29,15 @@ class AsRecorded:
         self._scripts = scripts
         self._contributions = contributions
         self._fixed_start = fixed_start
-        self._usual = Alike(latencies)
+        self._usual = UniformTaskBehavior(latencies)
         self._begun: dict[tuple[Subtask, int], int] = {}
-        self._alike: dict[str, tuple[str, Scripts]] = {}
+        self._alike: dict[str, tuple[str, RecordedTaskTimes]] = {}
 
-    def like(self, job_id: str, other: str, scripts: Scripts) -> None:
+    def like(self, job_id: str, other: str, scripts: RecordedTaskTimes) -> None:
         """A job's tasks run as long as those of another one did; of more subtasks, those again."""
         self._alike[job_id] = other, scripts
 
-    def start(self, task: Task, now: Time) -> Start:
+    def start(self, task: Task, now: Time) -> TaskStart:
         subtask = task.job_id, task.vertex_id, task.subtask_index
         key = subtask, task.attempt_number
         number = self._begun.get(key, 0)
@@ -46,18 +46,18 @@ class AsRecorded:
         usual = self._usual.start(task, now)
         if number >= len(known):
             return usual
-        return Start(known[number].from_now(now, usual.after), known[number].instead)
+        return TaskStart(known[number].from_now(now, usual.after), known[number].instead)
 
     def stop(self, task: Task, now: Time) -> Time:
         key = (task.job_id, task.vertex_id, task.subtask_index), task.attempt_number
         known, usual = self._scripts.stops.get(key), self._usual.stop(task, now)
         return usual if known is None else known.from_now(now, usual)
 
-    def end(self, subtask: Subtask, ended: int) -> End | None:
+    def end(self, subtask: Subtask, ended: int) -> TaskEnd | None:
         job_id, vertex_id, index = subtask
         if job_id in self._alike:
             other, scripts = self._alike[job_id]
-            known = _of_vertex(scripts, other, vertex_id, index)
+            known = _tasks_in_vertex(scripts, other, vertex_id, index)
         else:
             known = self._scripts.ends.get(subtask, [])
         if ended < len(known):
@@ -66,7 +66,7 @@ class AsRecorded:
         again = known and known[-1].state is ExecutionState.FINISHED
         return replace(known[-1], at=None) if again else None
 
-    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> Contribution:
+    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> CheckpointContribution:
         subtask, usual = (
             (task.job_id, task.vertex_id, task.subtask_index),
             self._usual.contribution(task, checkpoint_id, now),
@@ -74,7 +74,7 @@ class AsRecorded:
         return self._contributions.of(subtask, checkpoint_id, usual, now)
 
 
-def _of_vertex(scripts: Scripts, job_id: str, vertex_id: str, index: int) -> list[End]:
+def _tasks_in_vertex(scripts: RecordedTaskTimes, job_id: str, vertex_id: str, index: int) -> list[TaskEnd]:
     found = scripts.ends.get((job_id, vertex_id, index))
     if found is not None:
         return found

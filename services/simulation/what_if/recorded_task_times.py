@@ -20,26 +20,26 @@ from ....schemas.states import EXECUTION_ENDS
 from ....schemas.types import ExecutionState
 from ...core.role import TASK_EXECUTOR, Time, address, instance_of, kind_of
 from ...task_executor.state import Task
-from ..task_behavior import End, Subtask, in_step
+from ..task_behavior import Subtask, TaskEnd, are_in_step
 
 
-class Took(msgspec.Struct, frozen=True):
+class RecordedDuration(msgspec.Struct, frozen=True):
     """`after` is how long something took, until `at`; `least`: it takes longer than that."""
 
     after: Time
     at: Time
     least: bool = False
-    instead: End | None = None
+    instead: TaskEnd | None = None
     """Of a start: it ended then without ever having run."""
 
     def from_now(self, now: Time, usual: Time) -> Time:
         """How long it takes, where it begins now."""
-        known = in_step(now, self.after, self.at)
+        known = are_in_step(now, self.after, self.at)
         return max(usual, known) if self.least else known
 
 
 @dataclass
-class _Attempt:
+class _RecordedAttempt:
     subtask: Subtask
     number: int
     where: str
@@ -62,15 +62,15 @@ class _Attempt:
 
 
 @dataclass
-class Scripts:
+class RecordedTaskTimes:
     """`see` takes events in order; the rest is what came of it."""
 
-    starts: dict[tuple[Subtask, int], list[Took]] = field(default_factory=dict)
+    starts: dict[tuple[Subtask, int], list[RecordedDuration]] = field(default_factory=dict)
     """(subtask, attempt number) -> each time that it began: more than once where its process was started again."""
-    stops: dict[tuple[Subtask, int], Took] = field(default_factory=dict)
+    stops: dict[tuple[Subtask, int], RecordedDuration] = field(default_factory=dict)
     """How long its cancellation took."""
-    ends: dict[Subtask, list[End]] = field(default_factory=dict)
-    _attempts: dict[str, _Attempt] = field(default_factory=dict)
+    ends: dict[Subtask, list[TaskEnd]] = field(default_factory=dict)
+    _attempts: dict[str, _RecordedAttempt] = field(default_factory=dict)
     _ran: dict[Subtask, Time] = field(default_factory=dict)
     _cancelled: dict[str, Time] = field(default_factory=dict)
     _gone: set[str] = field(default_factory=set)
@@ -87,7 +87,7 @@ class Scripts:
         running = started and task.stopped_by_savepoint is None
         subtask = task.job_id, task.vertex_id, task.subtask_index
         by_itself = task.stopped_by_savepoint is None and not task.finished
-        self._attempts[task.execution_attempt_id] = _Attempt(
+        self._attempts[task.execution_attempt_id] = _RecordedAttempt(
             subtask, task.attempt_number, where, now, now, now if running else None, started, is_there
         )
         attempt = self._attempts[task.execution_attempt_id]
@@ -117,7 +117,7 @@ class Scripts:
                 where = record.header.recipient
                 self._attempts.setdefault(
                     attempt,
-                    _Attempt(
+                    _RecordedAttempt(
                         subtask,
                         body.attempt_number,
                         where,
@@ -185,7 +185,7 @@ class Scripts:
     def _changed(
         self,
         attempt_id: str,
-        attempt: _Attempt,
+        attempt: _RecordedAttempt,
         body: job_master.UpdateTaskExecutionState,
         now: Time,
         caused: Time | None,
@@ -215,9 +215,9 @@ class Scripts:
             self._stand_still(attempt, told)
             self._not_started(attempt, now)
             if asked is not None:
-                self.stops[attempt.subtask, attempt.number] = Took(now - told, now)
+                self.stops[attempt.subtask, attempt.number] = RecordedDuration(now - told, now)
             return
-        end = End(0, state, body.failure, dict(body.accumulators), body.progress_lost, now)
+        end = TaskEnd(0, state, body.failure, dict(body.accumulators), body.progress_lost, now)
         if attempt.since is None and not attempt.started:
             self._started(attempt, now, instead=end)
         self._stand_still(attempt, now)
@@ -226,21 +226,21 @@ class Scripts:
         ran = self._ran.pop(attempt.subtask, 0)
         self.ends.setdefault(attempt.subtask, []).append(replace(end, after=ran))
 
-    def _started(self, attempt: _Attempt, now: Time, instead: End | None = None) -> None:
+    def _started(self, attempt: _RecordedAttempt, now: Time, instead: TaskEnd | None = None) -> None:
         attempt.started = True
-        took = Took(now - attempt.begun, now, instead=instead)
+        took = RecordedDuration(now - attempt.begun, now, instead=instead)
         self.starts.setdefault((attempt.subtask, attempt.number), []).append(took)
 
-    def _not_started(self, attempt: _Attempt, until: Time) -> None:
+    def _not_started(self, attempt: _RecordedAttempt, until: Time) -> None:
         if not attempt.started:
             attempt.started = True
-            took = Took(until + 1 - attempt.begun, until + 1, least=True)
+            took = RecordedDuration(until + 1 - attempt.begun, until + 1, least=True)
             self.starts.setdefault((attempt.subtask, attempt.number), []).append(took)
 
-    def _not_stopped(self, attempt_id: str, attempt: _Attempt, until: Time) -> None:
+    def _not_stopped(self, attempt_id: str, attempt: _RecordedAttempt, until: Time) -> None:
         asked = self._cancelled.get(attempt_id)
         if asked is not None:
-            took = Took(until + 1 - max(asked, attempt.begun), until + 1, least=True)
+            took = RecordedDuration(until + 1 - max(asked, attempt.begun), until + 1, least=True)
             self.stops.setdefault((attempt.subtask, attempt.number), took)
 
     def _not_stopping(self, savepoint: tuple[str, int], now: Time) -> None:
@@ -249,7 +249,7 @@ class Scripts:
             if attempt.stops_behind == savepoint:
                 attempt.stops_behind, attempt.ends_by_itself, attempt.since = None, True, now
 
-    def _interrupted(self, attempt: _Attempt, at: Time) -> None:
+    def _interrupted(self, attempt: _RecordedAttempt, at: Time) -> None:
         """It has not run since then, which may be known only now."""
         if attempt.since is None and attempt.stretch is not None and attempt.stretch[1] > at:
             began, ended = attempt.stretch
@@ -257,7 +257,7 @@ class Scripts:
             attempt.stretch = began, max(began, at)
         self._stand_still(attempt, at)
 
-    def _stand_still(self, attempt: _Attempt, now: Time) -> None:
+    def _stand_still(self, attempt: _RecordedAttempt, now: Time) -> None:
         if attempt.since is not None:
             attempt.stretch = attempt.since, max(attempt.since, now)
             ran = max(0, now - attempt.since)

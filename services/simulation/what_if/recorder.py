@@ -21,31 +21,31 @@ from ...resource_manager.worker_pool import WorkerState
 from ...task_executor.state import TaskExecutorState
 from ..latencies import Latencies
 from ..task_behavior import Subtask
-from .distinct_clock import Clock
+from .distinct_clock import DistinctClock
 from .external_events import (
-    Asked,
-    BootFailed,
-    Configured,
-    Contradiction,
-    Elected,
-    LevelRaised,
+    ClientRequest,
+    ConfigurationChange,
+    ContradictionEvent,
+    FeatureLevelRaise,
+    LeaderElection,
     MastersEnded,
-    Noticed,
-    Paused,
-    WorkerBegan,
+    ReportMismatch,
+    RolePaused,
     WorkerEnded,
     WorkerLeft,
     WorkerRegistered,
+    WorkerStarted,
+    WorkerStartFailed,
 )
-from .last_events import Voices
-from .outage_detector import Silences
-from .outcome_metrics import Measure
-from .recorded_effects import Answers
+from .last_events import LastEventTimes
+from .outage_detector import OutageDetector
+from .outcome_metrics import OutcomeMetrics
+from .recorded_effects import RecordedEffects
 from .recording import Recording
 
-_OF_CHECKPOINTS = job_master.AcknowledgeCheckpoint | job_master.UpdateTaskExecutionState
+_CHECKPOINT_EVENTS = job_master.AcknowledgeCheckpoint | job_master.UpdateTaskExecutionState
 """What may be the last that a checkpoint waits for."""
-_THERE = frozenset({WorkerState.REGISTERED, WorkerState.RELEASING})
+_PRESENT_STATES = frozenset({WorkerState.REGISTERED, WorkerState.RELEASING})
 
 
 class Recorder:
@@ -55,28 +55,28 @@ class Recorder:
         self,
         replica: Replica,
         start: Time,
-        measure: Measure,
+        measure: OutcomeMetrics,
         latencies: Latencies,
-        voices: Voices,
+        voices: LastEventTimes,
         wanted: Collection[str] = (),
     ) -> None:
         """`latencies` and `voices` have seen what was before; `wanted`: jobs whose graphs are kept."""
         self._replica = replica
-        self._clock = Clock(start)
+        self._clock = DistinctClock(start)
         self._measure = measure
         self._latencies = latencies
         latencies.from_here_on()
         self._voices = voices
         self._wanted = wanted
-        self._recording = Recording(Answers(start), start, end=start)
-        self._silences = Silences(replica, self._recording, voices)
+        self._recording = Recording(RecordedEffects(start), start, end=start)
+        self._silences = OutageDetector(replica, self._recording, voices)
         self._first = replica.offset + 1
         self._times: list[Time] = []
         manager = replica.states.get(RESOURCE_MANAGER)
         pool = manager.pool.workers if isinstance(manager, ResourceManagerState) else {}
         self._begun = {each for each, worker in pool.items() if worker.state is WorkerState.STARTED}
         """Workers of the driver's whose processes had begun at the beginning, and had not registered."""
-        there = {each for each, worker in pool.items() if worker.state in _THERE}
+        there = {each for each, worker in pool.items() if worker.state in _PRESENT_STATES}
         for each in replica.active_addresses:
             state = replica.states[each]
             if isinstance(state, TaskExecutorState):
@@ -116,7 +116,7 @@ class Recorder:
             recording.contributions.see(record, now, subtask)
             recording.scripts.see(record, now, caused)
         changed = replica.apply(record)
-        if admitted and isinstance(record.body, _OF_CHECKPOINTS):
+        if admitted and isinstance(record.body, _CHECKPOINT_EVENTS):
             for each in changed:
                 state = replica.states[each]
                 if isinstance(state, JobMasterState):
@@ -133,7 +133,7 @@ class Recorder:
             recording.end = end + recording.ahead
         self._silences.done()
         # Who is gone at the time of something has not heard it.
-        recording.facts.sort(key=lambda each: (each[0], not isinstance(each[1], Paused | MastersEnded)))
+        recording.facts.sort(key=lambda each: (each[0], not isinstance(each[1], RolePaused | MastersEnded)))
         recording.scripts.done(recording.end)
         self._latencies.done(recording.end)
         recording.contributions.done(recording.end)
@@ -156,19 +156,19 @@ class Recorder:
     def _outside(self, record: Record) -> None:
         recording, now, header, body = self._recording, self._now, record.header, record.body
         if kind_of(header.sender) == CLIENT:
-            recording.add(now, Asked(Event(header, body)))
+            recording.add(now, ClientRequest(Event(header, body)))
         match body:
             case dispatcher.SubmitJob(job_id=job_id):
                 recording.jobs.add(job_id)
             case LeaderElected(role=role):
                 self._elected(role, body)
             case ConfigurationChanged(configuration=configuration):
-                recording.add(now, Configured(dict(configuration)))
+                recording.add(now, ConfigurationChange(dict(configuration)))
             case FeatureLevelRaised(level=level):
                 # Where somebody asked for it, it will be demanded again.
                 state = self._replica.states.get(DISPATCHER)
                 if not isinstance(state, DispatcherState) or state.configuration is None:
-                    recording.add(now, LevelRaised(level))
+                    recording.add(now, FeatureLevelRaise(level))
             case resource_manager.RegisterTaskExecutor(resource_id=resource_id):
                 state = self._replica.states.get(header.sender)
                 is_first = isinstance(state, TaskExecutorState) and state.registration is None
@@ -181,14 +181,14 @@ class Recorder:
                 if isinstance(state, TaskExecutorState) and state.leaving is None:
                     recording.add(now, WorkerLeft(resource_id, reason))
                     recording.scripts.interrupted(resource_id, now)
-            case _ if isinstance(body, Contradiction) and not header.decided:
+            case _ if isinstance(body, ContradictionEvent) and not header.decided:
                 self._noticed(header.sender, body)
             case job_master.StartJob(job_id=job_id, job_graph=graph) if job_id in self._wanted:
                 recording.graphs[job_id] = graph
             case _:
                 pass
 
-    def _noticed(self, role_address: str, body: Contradiction) -> None:
+    def _noticed(self, role_address: str, body: ContradictionEvent) -> None:
         subtasks: list[Subtask] = []
         if isinstance(body, job_master.TasksContradicted):
             found = map(self._recording.scripts.subtask_of, body.execution_attempt_ids)
@@ -202,7 +202,7 @@ class Recorder:
             if known is None or known.instance_id != body.instance_id:
                 # Of a registration that is over.
                 return
-        self._recording.add(self._now, Noticed(role_address, body, tuple(subtasks)))
+        self._recording.add(self._now, ReportMismatch(role_address, body, tuple(subtasks)))
 
     def _elected(self, role: str, body: LeaderElected) -> None:
         recording, now = self._recording, self._now
@@ -212,10 +212,10 @@ class Recorder:
             recording.come_back.add(resource_id)
             self._silences.began(resource_id)
             if not self._is_driven(resource_id):
-                recording.add(now, WorkerBegan(resource_id))
+                recording.add(now, WorkerStarted(resource_id))
             return
         self._silences.deposed(role, body.session)
-        recording.add(now, Elected(body))
+        recording.add(now, LeaderElection(body))
 
     def _is_driven(self, resource_id: str) -> bool:
         """Whether its process will be begun by a driver, because it is demanded."""
@@ -233,7 +233,7 @@ class Recorder:
             if worker.state is WorkerState.REQUESTED:
                 recording.answers.not_started(body, now, asked)
             elif worker.state is WorkerState.STARTED:
-                recording.add(now, BootFailed(resource_id, body.reason))
+                recording.add(now, WorkerStartFailed(resource_id, body.reason))
             return
         if registered is None or worker is None or worker.state is not WorkerState.REGISTERED:
             # Its end was wanted, or is known already.

@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 
 from ....schemas.types import JobGraph
 from ...core.role import Time
-from .external_events import Fact
-from .recorded_checkpoint_acks import Contributions
-from .recorded_effects import Answers
-from .recorded_task_times import Scripts
+from .external_events import ExternalEvent
+from .recorded_checkpoint_acks import RecordedCheckpointAcks
+from .recorded_effects import RecordedEffects
+from .recorded_task_times import RecordedTaskTimes
 
 
 @dataclass
 class Recording:
     """Of all behind the place: `facts` in the order of their times, which are all different (`Clock`)."""
 
-    answers: Answers
+    answers: RecordedEffects
     start: Time
     """When the stretch begins."""
-    scripts: Scripts = field(default_factory=Scripts)
-    contributions: Contributions = field(default_factory=Contributions)
-    facts: list[tuple[Time, Fact]] = field(default_factory=list)
+    scripts: RecordedTaskTimes = field(default_factory=RecordedTaskTimes)
+    contributions: RecordedCheckpointAcks = field(default_factory=RecordedCheckpointAcks)
+    facts: list[tuple[Time, ExternalEvent]] = field(default_factory=list)
     end: Time = 0
     """Up to when it is known what happened."""
     ahead: Time = 0
@@ -39,6 +39,6 @@ class Recording:
     come_back: set[str] = field(default_factory=set)
     """Of those that are not there at the beginning: who began later."""
 
-    def add(self, time: Time, fact: Fact) -> None:
+    def add(self, time: Time, fact: ExternalEvent) -> None:
         """What came from outside at that time, or before the beginning."""
         self.facts.append((max(self.start, time), fact))

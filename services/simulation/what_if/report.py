@@ -27,7 +27,7 @@ def job_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
             (WHAT_IF, found.would, would.get(job_id)),
         ):
             if outcome is not None and job is not None:
-                yield (*shown, which, *_told(outcome, job))
+                yield (*shown, which, *_describe(outcome, job))
                 shown = "", ""
 
 
@@ -39,12 +39,12 @@ def slot_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
         length = max(1, outcome.end - outcome.start)
         yield (
             which,
-            lasted(outcome.end - outcome.start),
+            format_duration(outcome.end - outcome.start),
             f"{outcome.used_time() / length:.1f}",
             f"{outcome.registered_time() / length:.1f}",
             str(max((step.used for step in outcome.slots), default=0)),
             str(max((step.total for step in outcome.slots), default=0)),
-            lasted(outcome.waiting_time()),
+            format_duration(outcome.waiting_time()),
         )
 
 
@@ -64,7 +64,7 @@ def as_data(found: WhatIf) -> dict[str, Any]:
     }
 
 
-def lasted(length: Time) -> str:
+def format_duration(length: Time) -> str:
     """A length of time for people."""
     if length < 1_000_000:
         return f"{length / 1000:.0f} ms" if length else "0 s"
@@ -76,13 +76,13 @@ def lasted(length: Time) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
 
 
-def _told(outcome: Outcome, job: JobOutcome) -> tuple[str, str, str, str]:
+def _describe(outcome: Outcome, job: JobOutcome) -> tuple[str, str, str, str]:
     since = outcome.start if job.submitted is None else job.submitted
     if job.ended is not None:
-        ended = f"{job.status} after {lasted(job.ended - since)}"
+        ended = f"{job.status} after {format_duration(job.ended - since)}"
     else:
         ended = f"{job.status} at the end"
-    return ended, lasted(job.waited), str(job.restarts), lasted(job.interrupted)
+    return ended, format_duration(job.waited), str(job.restarts), format_duration(job.interrupted)
 
 
 def _data(outcome: Outcome) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class Scenario(msgspec.Struct, frozen=True):
     name: str = "scenario"
 
 
-def told(action: Action) -> str:
+def describe_action(action: Action) -> str:
     """In a few words."""
     match action:
         case Kill(resource_id=resource_id):

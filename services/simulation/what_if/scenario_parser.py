@@ -27,21 +27,21 @@ from .scenario import (
     ScenarioError,
     ScenarioEvent,
     Submit,
-    told,
+    describe_action,
 )
 
 if TYPE_CHECKING:
     import yaml
 
 T = TypeVar("T")
-_MOST_JOINING = 10_000
-_MOST_SLOTS = 1_024
-_MOST_SLOTS_JOINING = 100_000
+_MAX_JOINING = 10_000
+_MAX_SLOTS = 1_024
+_MAX_SLOTS_JOINING = 100_000
 """Of all that join together."""
-_MOST_SUBTASKS = 1 << 15
+_MAX_SUBTASKS = 1 << 15
 
 
-def read_scenario(path: Path) -> Scenario:
+def load_scenario(path: Path) -> Scenario:
     """Raises ScenarioError."""
     try:
         text = path.read_text("utf-8")
@@ -69,10 +69,10 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
         ) from None
     if root is None:
         return Scenario(name=name)
-    return _Reader(name).scenario(root)
+    return _ScenarioParser(name).scenario(root)
 
 
-class _Reader:
+class _ScenarioParser:
     def __init__(self, name: str) -> None:
         self._name = name
         self._joined = 0
@@ -156,7 +156,9 @@ class _Reader:
         if "at" not in keys:
             self._fail(node, kind, "when? Give `at`, as in `at: 5 s`")
         action = kinds[kind](keys[kind], keys)
-        return ScenarioEvent(self._duration("at", keys["at"]), action, self._where(node), told(action))
+        return ScenarioEvent(
+            self._duration("at", keys["at"]), action, self._where(node), describe_action(action)
+        )
 
     def _kill(self, node: yaml.Node, keys: Mapping[str, yaml.Node]) -> Kill:
         silent = self._optional(keys, "silent", self._bool) or False
@@ -164,15 +166,15 @@ class _Reader:
 
     def _join(self, node: yaml.Node, _: Mapping[str, yaml.Node]) -> Join:
         keys = self._mapping(node, "join", ("count", "slots", "name"))
-        slots = self._optional(keys, "slots", lambda key, each: self._int(key, each, 1, _MOST_SLOTS))
+        slots = self._optional(keys, "slots", lambda key, each: self._int(key, each, 1, _MAX_SLOTS))
         if "count" in keys and slots is not None:
-            most = max(1, _MOST_SLOTS_JOINING // slots)
-            self._int("count", keys["count"], 1, min(most, _MOST_JOINING))
+            most = max(1, _MAX_SLOTS_JOINING // slots)
+            self._int("count", keys["count"], 1, min(most, _MAX_JOINING))
         if "name" in keys:
             if "count" in keys:
                 self._fail(node, "join", "a name is for one: leave out name or count")
             return Join((self._id("name", keys["name"]),), slots)
-        count = self._optional(keys, "count", lambda key, each: self._int(key, each, 1, _MOST_JOINING)) or 1
+        count = self._optional(keys, "count", lambda key, each: self._int(key, each, 1, _MAX_JOINING)) or 1
         first, self._joined = self._joined + 1, self._joined + count
         return Join(tuple(f"joined-{first + number}" for number in range(count)), slots)
 
@@ -181,7 +183,7 @@ class _Reader:
         if "like" not in keys:
             self._fail(node, "submit", "like which job? Give `like: JOB`")
         parallelism = self._optional(
-            keys, "parallelism", lambda key, each: self._int(key, each, 1, _MOST_SUBTASKS)
+            keys, "parallelism", lambda key, each: self._int(key, each, 1, _MAX_SUBTASKS)
         )
         like = self._id("like", keys["like"])
         job_id = self._optional(keys, "as", self._id)

@@ -31,10 +31,10 @@ from .scenario import (
     Submit,
 )
 
-_SHOWN = 8
+_MAX_SHOWN = 8
 
 
-class Known:
+class KnownEntities:
     """At a place, and behind it as it was recorded; `graphs` are those of jobs that others are to be like."""
 
     def __init__(self, replica: Replica, recording: Recording, graphs: Mapping[str, JobGraph]) -> None:
@@ -59,25 +59,25 @@ class Known:
         return found
 
 
-class Place(msgspec.Struct, frozen=True):
+class SubtaskLocation(msgspec.Struct, frozen=True):
     """A subtask by its vertex and index."""
 
     vertex_id: str
     subtask_index: int
 
 
-def place_of(graph: JobGraph, task: str) -> Place | None:
+def find_subtask(graph: JobGraph, task: str) -> SubtaskLocation | None:
     """The task that people call so: a vertex's name, which means its first subtask, or NAME (2/4)."""
     for vertex in graph.vertices:
         if task in (vertex.name, vertex.vertex_id):
-            return Place(vertex.vertex_id, 0)
+            return SubtaskLocation(vertex.vertex_id, 0)
         for index in range(vertex.parallelism):
             if task == f"{vertex.name} ({index + 1}/{vertex.parallelism})":
-                return Place(vertex.vertex_id, index)
+                return SubtaskLocation(vertex.vertex_id, index)
     return None
 
 
-def scaled(graph: JobGraph, parallelism: int) -> JobGraph:
+def with_parallelism(graph: JobGraph, parallelism: int) -> JobGraph:
     """The graph with another parallelism: of all vertices that have its largest one, but for sources that can't.
 
     Raises ValueError for a graph that nobody could run.
@@ -100,7 +100,7 @@ def scaled(graph: JobGraph, parallelism: int) -> JobGraph:
     raise ValueError(faults[0])
 
 
-def check(scenario: Scenario, known: Known) -> None:
+def check(scenario: Scenario, known: KnownEntities) -> None:
     """Raises ScenarioError for names that nobody has, and options that contradict what the cluster has."""
     if scenario.configuration:
         settings = {**known.configuration, **scenario.configuration}
@@ -114,7 +114,7 @@ def check(scenario: Scenario, known: Known) -> None:
                 workers.update(resource_ids)
             case Submit(job_id=job_id):
                 if job_id in known.jobs:
-                    _fail(
+                    _raise_scenario_error(
                         event, "submit", f"job {job_id} is there already: give another name with `as: NAME`"
                     )
                 jobs.add(job_id)
@@ -127,7 +127,13 @@ def check(scenario: Scenario, known: Known) -> None:
 
 
 def _check(
-    event: ScenarioEvent, action: Action, known: Known, workers: set[str], jobs: set[str], *, started: bool
+    event: ScenarioEvent,
+    action: Action,
+    known: KnownEntities,
+    workers: set[str],
+    jobs: set[str],
+    *,
+    started: bool,
 ) -> None:
     match action:
         case Kill(resource_id=resource_id):
@@ -141,7 +147,7 @@ def _check(
             if job_id not in jobs:
                 _unknown(event, "fail", "job", job_id, jobs)
             graph = known.graph(job_id)
-            if graph is not None and place_of(graph, task) is None:
+            if graph is not None and find_subtask(graph, task) is None:
                 names = [vertex.name for vertex in graph.vertices]
                 _unknown(event, "fail", f"task of job {job_id}", task, names)
         case Submit(like=like, parallelism=parallelism):
@@ -150,9 +156,11 @@ def _check(
                 _unknown(event, "submit", "job to be like", like, known.jobs)
             if parallelism is not None:
                 try:
-                    scaled(graph, parallelism)
+                    with_parallelism(graph, parallelism)
                 except ValueError as error:
-                    _fail(event, "submit", f"parallelism {parallelism} is not possible for {like}: {error}")
+                    _raise_scenario_error(
+                        event, "submit", f"parallelism {parallelism} is not possible for {like}: {error}"
+                    )
         case KillLeader(role=role):
             if kind_of(role) == JOB_MASTER and instance_of(role) not in jobs:
                 _unknown(event, "kill_leader", "job", instance_of(role), jobs)
@@ -163,11 +171,11 @@ def _check(
 def _unknown(event: ScenarioEvent, key: str, what: str, name: str, names: Iterable[str]) -> NoReturn:
     found = sorted(names)
     if not found:
-        _fail(event, key, f"there is no {what} {name!r}: there is none at all")
-    few = found if len(found) <= _SHOWN else [*found[:_SHOWN], f"... ({len(found)} in all)"]
+        _raise_scenario_error(event, key, f"there is no {what} {name!r}: there is none at all")
+    few = found if len(found) <= _MAX_SHOWN else [*found[:_MAX_SHOWN], f"... ({len(found)} in all)"]
     hint = f"the nearest is {nearest(name, found)!r}; " if len(found) > 1 else ""
-    _fail(event, key, f"there is no {what} {name!r}: {hint}there are {', '.join(few)}")
+    _raise_scenario_error(event, key, f"there is no {what} {name!r}: {hint}there are {', '.join(few)}")
 
 
-def _fail(event: ScenarioEvent, key: str, what: str) -> NoReturn:
+def _raise_scenario_error(event: ScenarioEvent, key: str, what: str) -> NoReturn:
     raise ScenarioError(f"{event.where}: {key}: {what}")

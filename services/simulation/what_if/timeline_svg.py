@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
 from ...core.role import Time
-from .outcome_metrics import NOBODY, Happening, Outcome, SlotStep
-from .report import lasted
+from .outcome_metrics import NO_TASK_EXECUTORS, Outcome, SlotStep, TimelineEvent
+from .report import format_duration
 from .what_if import WhatIf
 
 _WIDTH, _PLOT_HEIGHT = 1040.0, 190.0
@@ -24,7 +24,7 @@ _COLOURS = (
     "#8c6d46", "#c76fa8", "#6b8e23", "#5a6b7b",
 )  # fmt: skip
 _OTHERS = "#b9c4cf"
-_MOST_LABELS = 40
+_MAX_LABELS = 40
 _ROWS = 3
 """Of labels above each other, where they would lie on each other."""
 _STYLE = (
@@ -41,12 +41,12 @@ _DEFINITIONS = (
 )
 
 
-def svg_of(found: WhatIf, title: str) -> str:
+def to_svg(found: WhatIf, title: str) -> str:
     """The whole document."""
-    panels: list[tuple[str, Outcome, Sequence[Happening]]] = []
+    panels: list[tuple[str, Outcome, Sequence[TimelineEvent]]] = []
     if found.really is not None:
         panels.append(("what really happened", found.really, found.really.happenings))
-    wanted = [Happening(found.would.start + each.at, each.text) for each in found.scenario.events]
+    wanted = [TimelineEvent(found.would.start + each.at, each.text) for each in found.scenario.events]
     inside = [each for each in wanted if each.time <= found.would.end]
     lost = [each for each in found.would.happenings if each.text not in {told.text for told in inside}]
     happenings = sorted([*inside, *lost], key=lambda each: each.time)
@@ -94,7 +94,7 @@ class _Plot:
         self._most = _ceiling(max(busiest, largest, 1))
 
     def panel(
-        self, name: str, outcome: Outcome, happenings: Sequence[Happening], colours: dict[str, str]
+        self, name: str, outcome: Outcome, happenings: Sequence[TimelineEvent], colours: dict[str, str]
     ) -> Iterator[str]:
         """Its upper left corner, without the numbers of the axis, at (0, 0)."""
         yield _text(0, 14, "h2", name)
@@ -167,9 +167,9 @@ class _Plot:
         ]
         return f'<path class="total" d="M{_points(points)}"/>' if points else ""
 
-    def _marks(self, happenings: Sequence[Happening]) -> Iterator[str]:
+    def _marks(self, happenings: Sequence[TimelineEvent]) -> Iterator[str]:
         free = [float("-inf")] * _ROWS
-        for each in happenings[:_MOST_LABELS]:
+        for each in happenings[:_MAX_LABELS]:
             x = self._x(each.time)
             if not 0 <= x <= self._width:
                 continue
@@ -195,17 +195,19 @@ def _colours(outcomes: Sequence[Outcome]) -> dict[str, str]:
         for step, end in zip(outcome.slots, ends, strict=False):
             for job, count in step.by_job.items():
                 held[job] = held.get(job, 0) + count * max(1, end - step.time)
-    longest = sorted((job for job in held if job != NOBODY), key=lambda job: (-held[job], job))
+    longest = sorted((job for job in held if job != NO_TASK_EXECUTORS), key=lambda job: (-held[job], job))
     own = dict(zip(sorted(longest[: len(_COLOURS)]), _COLOURS, strict=False))
     if len(held) > len(own):
-        own[NOBODY] = _OTHERS
+        own[NO_TASK_EXECUTORS] = _OTHERS
     return own
 
 
 def _count(step: SlotStep, job: str, colours: dict[str, str]) -> int:
-    if job != NOBODY:
+    if job != NO_TASK_EXECUTORS:
         return step.by_job.get(job, 0)
-    return sum(count for other, count in step.by_job.items() if other == NOBODY or other not in colours)
+    return sum(
+        count for other, count in step.by_job.items() if other == NO_TASK_EXECUTORS or other not in colours
+    )
 
 
 def _legend(colours: dict[str, str], y: float) -> Iterator[str]:
@@ -220,7 +222,7 @@ def _legend(colours: dict[str, str], y: float) -> Iterator[str]:
 
 
 def _summary(found: WhatIf) -> str:
-    length = lasted(found.would.end - found.would.start)
+    length = format_duration(found.would.end - found.would.start)
     return f"cluster {found.cluster}, from offset {found.offset} on, for {length}; slots by job, over time"
 
 

@@ -12,11 +12,11 @@ from ...core.deadline_heap import DeadlineHeap
 from ...core.replica import Replica
 from ...core.role import Time
 
-LATE: Time = 1_000_000
+LATE_AFTER: Time = 1_000_000
 """Who takes longer to say what he owes was paused, or had ended."""
 
 
-class Owing:
+class UnmetObligations:
     """Of all who lead something; looks at a replica that somebody else has fold."""
 
     def __init__(self, replica: Replica, now: Time) -> None:
@@ -75,7 +75,7 @@ class Owing:
             self._since.setdefault(session, {}).setdefault(role_address, now)
         else:
             since = self._since.get(session, {}).get(role_address)
-            if since is not None and now - since > LATE:
+            if since is not None and now - since > LATE_AFTER:
                 self._missed.setdefault(session, since)
             self._forget(role_address)
 

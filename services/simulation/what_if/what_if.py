@@ -21,22 +21,22 @@ from ...core.role import JOB_MASTER, TASK_EXECUTOR, Time, address
 from ...job_master.state import JobMasterState
 from ..checkpoint_storage import SimulatedStorage
 from ..latencies import SECOND, Latencies, Work
-from ..master_effects import Masters
-from ..simulated_tasks import Attempts
-from ..simulator import World
-from ..task_behavior import Alike, Life
-from ..task_executors import TaskExecutors
-from .event_injector import Happenings
-from .last_events import Voices
-from .outcome_metrics import Measure, Outcome
-from .recorded_task_behavior import AsRecorded
-from .recorded_task_times import Scripts
+from ..master_effects import SimulatedMasterEffects
+from ..simulated_tasks import SimulatedTasks
+from ..simulator import Simulator
+from ..task_behavior import TaskBehavior, UniformTaskBehavior
+from ..task_executors import SimulatedTaskExecutors
+from .event_injector import EventInjector
+from .last_events import LastEventTimes
+from .outcome_metrics import Outcome, OutcomeMetrics
+from .recorded_task_behavior import RecordedTaskBehavior
+from .recorded_task_times import RecordedTaskTimes
 from .recorder import Recorder
 from .recording import Recording
 from .scenario import AS_RECORDED, FOREVER, Fail, Scenario, ScenarioError, Submit
-from .scenario_validation import Known, check
+from .scenario_validation import KnownEntities, check
 
-USUAL_LENGTH: Time = 600 * SECOND
+DEFAULT_LENGTH: Time = 600 * SECOND
 """How long a scenario goes on at least, where nothing is said."""
 Batches = Iterable[Iterable[Record]]
 
@@ -82,7 +82,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     """Of the scenario's events that came to nothing."""
 
 
-def what_if(
+def simulate(
     history: History, scenario: Scenario, on_simulated: Callable[[int], object] = lambda _: None
 ) -> WhatIf:
     """`on_simulated` is told how many events have been simulated.
@@ -90,18 +90,18 @@ def what_if(
     Raises ScenarioError for what the history has no place for, and what reading it raises.
     """
     fixed = {} if scenario.start is None else {Work.START_TASK: scenario.start}
-    latencies, voices = Latencies(scenario.seed, fixed), Voices()
+    latencies, voices = Latencies(scenario.seed, fixed), LastEventTimes()
     likes = {each.action.like for each in scenario.events if isinstance(each.action, Submit)}
     failing = {each.action.job_id for each in scenario.events if isinstance(each.action, Fail)}
-    whole = Scripts() if likes else None
-    start = _learn(history.before(), latencies, whole, voices) or _first_time(history.after())
+    whole = RecordedTaskTimes() if likes else None
+    start = _learn_latencies(history.before(), latencies, whole, voices) or _first_time(history.after())
     real = history.replica()
     offset = real.offset
-    measure = Measure(real, start)
+    measure = OutcomeMetrics(real, start)
     recorder = Recorder(real, start, measure, latencies, voices, likes | failing)
-    recording = _record(history, recorder, whole, start, scenario.until)
+    recording = _record_history(history, recorder, whole, start, scenario.until)
     length = (
-        max(USUAL_LENGTH, recording.end - recording.ahead - start)
+        max(DEFAULT_LENGTH, recording.end - recording.ahead - start)
         if scenario.until is None
         else scenario.until
     )
@@ -113,9 +113,9 @@ def what_if(
     graphs = {
         each: graph for each in likes if (graph := _graph(history, replica, recording, each)) is not None
     }
-    known = Known(replica, recording, graphs)
+    known = KnownEntities(replica, recording, graphs)
     check(scenario, known)
-    world, happenings, seen = _world(
+    world, happenings, seen = _create_simulator(
         history.cluster, replica, scenario, recording, latencies, whole, known, start, until, on_simulated
     )
     happenings.foretell()
@@ -133,7 +133,9 @@ def _check_times(scenario: Scenario, length: Time) -> None:
             )
 
 
-def _learn(batches: Batches, latencies: Latencies, scripts: Scripts | None, voices: Voices) -> Time:
+def _learn_latencies(
+    batches: Batches, latencies: Latencies, scripts: RecordedTaskTimes | None, voices: LastEventTimes
+) -> Time:
     """Returns the time of the place."""
     now = 0
     for batch in batches:
@@ -150,8 +152,8 @@ def _first_time(batches: Batches) -> Time:
     return next((each.header.time for batch in batches for each in batch), 0)
 
 
-def _record(
-    history: History, recorder: Recorder, whole: Scripts | None, start: Time, length: Time | None
+def _record_history(
+    history: History, recorder: Recorder, whole: RecordedTaskTimes | None, start: Time, length: Time | None
 ) -> Recording:
     end = None if length is None else start + length
     now = start
@@ -176,20 +178,20 @@ def _graph(history: History, replica: Replica, recording: Recording, job_id: str
     return found
 
 
-def _world(
+def _create_simulator(
     cluster: str,
     replica: Replica,
     scenario: Scenario,
     recording: Recording,
     latencies: Latencies,
-    whole: Scripts | None,
-    known: Known,
+    whole: RecordedTaskTimes | None,
+    known: KnownEntities,
     start: Time,
     until: Time,
     on_simulated: Callable[[int], object],
-) -> tuple[World, Happenings, Measure]:
-    measure = Measure(replica, start, until)
-    workers: list[TaskExecutors] = []
+) -> tuple[Simulator, EventInjector, OutcomeMetrics]:
+    measure = OutcomeMetrics(replica, start, until)
+    workers: list[SimulatedTaskExecutors] = []
 
     def on_event(record: Record, changed: Iterable[str]) -> None:
         measure.see(record, changed)
@@ -197,25 +199,27 @@ def _world(
             each.folded(record)
         on_simulated(len(world.log))
 
-    world = World(replica, cluster=cluster, now=start, on_event=on_event)
+    world = Simulator(replica, cluster=cluster, now=start, on_event=on_event)
     storage = SimulatedStorage(torn=set(recording.answers.torn))
-    life = _life(scenario, recording, whole, latencies)
-    attempts = Attempts(world, life, storage)
-    workers.append(TaskExecutors(world, attempts, latencies))
-    masters = Masters(world, workers[0], latencies, storage, told=recording.answers.told)
-    world.shells = {TASK_EXECUTOR: attempts, **dict.fromkeys(Masters.KINDS, masters)}
+    life = _task_behavior(scenario, recording, whole, latencies)
+    attempts = SimulatedTasks(world, life, storage)
+    workers.append(SimulatedTaskExecutors(world, attempts, latencies))
+    masters = SimulatedMasterEffects(world, workers[0], latencies, storage, told=recording.answers.told)
+    world.shells = {TASK_EXECUTOR: attempts, **dict.fromkeys(SimulatedMasterEffects.KINDS, masters)}
     for resource_id in sorted(recording.dead):
         session = world.session(address(TASK_EXECUTOR, resource_id))
         if session is not None:
             world.kill(session)
-    happenings = Happenings(world, workers[0], attempts, masters, scenario, recording, known)
+    happenings = EventInjector(world, workers[0], attempts, masters, scenario, recording, known)
     return world, happenings, measure
 
 
-def _life(scenario: Scenario, recording: Recording, whole: Scripts | None, latencies: Latencies) -> Life:
+def _task_behavior(
+    scenario: Scenario, recording: Recording, whole: RecordedTaskTimes | None, latencies: Latencies
+) -> TaskBehavior:
     match scenario.run:
         case str() if scenario.run == AS_RECORDED:
-            recorded = AsRecorded(
+            recorded = RecordedTaskBehavior(
                 recording.scripts,
                 recording.contributions,
                 latencies,
@@ -226,8 +230,8 @@ def _life(scenario: Scenario, recording: Recording, whole: Scripts | None, laten
                     recorded.like(each.action.job_id, each.action.like, whole)
             return recorded
         case str() if scenario.run == FOREVER:
-            return Alike(latencies)
+            return UniformTaskBehavior(latencies)
         case int():
-            return Alike(latencies, scenario.run)
+            return UniformTaskBehavior(latencies, scenario.run)
         case _:
             raise TypeError(f"tasks can't run {scenario.run!r}")

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.pipelines.api import JobExecutionResult, ProgramError
 from tailrace.pipelines.api.build import build, build_file, run_file
@@ -316,12 +316,12 @@ def test_the_end_of_a_server_ends_the_program_that_it_runs(
     )
     with ThreadPoolExecutor(1) as pool:
         building = pool.submit(build_in_a_child, "entry:main", server=server)
-        eventually(started.exists, "the start of the program")
+        wait_until(started.exists, "the start of the program")
         server.close()
         with pytest.raises(ProgramError, match="did not build its graph"):
-            building.result(PATIENCE_S)
+            building.result(TIMEOUT_S)
     pid = int(started.read_text())
-    eventually(lambda: not psutil.pid_exists(pid), "the end of the program")
+    wait_until(lambda: not psutil.pid_exists(pid), "the end of the program")
     with pytest.raises(ProgramError, match="no graphs are built any more"):
         build_in_a_child("entry:main", server=server)
 

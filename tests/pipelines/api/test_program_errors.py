@@ -534,7 +534,7 @@ def test_a_mistake_found_at_translation_names_them_as_well(
 def test_a_job_that_no_cluster_takes_names_its_largest_operator(
     env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submission, "LARGEST_JOB", 8 << 20)
+    monkeypatch.setattr(submission, "MAX_JOB_BYTES", 8 << 20)
     env.from_collection([bytes(9 << 20)]).print()
     with pytest.raises(ProgramError, match=r"^Source: Collection at .*: the job has 9,\d+,\d+ bytes"):
         env.get_job_graph()

@@ -14,7 +14,7 @@ import pytest
 from tailrace.pipelines.api import ProgramError, StreamExecutionEnvironment
 from tailrace.pipelines.graph import python_files
 from tailrace.pipelines.graph.program import BuildRequest, build_request
-from tailrace.pipelines.graph.python_files import MOST_BYTES, unpack
+from tailrace.pipelines.graph.python_files import MAX_BYTES, unpack
 from tailrace.schemas.types import JobGraph, PythonFile
 
 NAMES = ("shipped_helpers", "shipped_shop", "shipped_zipped", "left_behind")
@@ -136,9 +136,9 @@ def test_a_program_can_import_what_it_ships(folder: Path, monkeypatch: pytest.Mo
 def test_what_is_too_large_is_refused_where_it_is_added(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(python_files, "MOST_SHIPPED", MOST_BYTES)
-    (folder / "model.bin").write_bytes(bytes(MOST_BYTES // 2 + 1))
-    (folder / "second.bin").write_bytes(bytes(MOST_BYTES // 2 + 1))
+    monkeypatch.setattr(python_files, "MAX_SHIPPED", MAX_BYTES)
+    (folder / "model.bin").write_bytes(bytes(MAX_BYTES // 2 + 1))
+    (folder / "second.bin").write_bytes(bytes(MAX_BYTES // 2 + 1))
     env = StreamExecutionEnvironment().add_python_file("model.bin")
     with pytest.raises(
         ProgramError, match=r"^add_python_file at .*: the files that it ships have 6,291,458 bytes"

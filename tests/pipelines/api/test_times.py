@@ -19,17 +19,17 @@ from tailrace.pipelines.api import (
     WatermarkStrategy,
     WindowAssigner,
 )
-from tailrace.pipelines.api.durations import milliseconds_of
+from tailrace.pipelines.api.durations import to_milliseconds
 
 milliseconds = st.integers(1, 10**12)
 
 
 @given(milliseconds)
 def test_a_duration_is_the_same_however_it_is_written(ms: int) -> None:
-    assert milliseconds_of("x", timedelta(milliseconds=ms)) == ms
-    assert milliseconds_of("x", None, milliseconds=ms) == ms
-    assert milliseconds_of("x", None, seconds=ms / 1000) == ms
-    assert milliseconds_of("x", timedelta(milliseconds=ms), seconds=1, milliseconds=1) == ms + 1001
+    assert to_milliseconds("x", timedelta(milliseconds=ms)) == ms
+    assert to_milliseconds("x", None, milliseconds=ms) == ms
+    assert to_milliseconds("x", None, seconds=ms / 1000) == ms
+    assert to_milliseconds("x", timedelta(milliseconds=ms), seconds=1, milliseconds=1) == ms + 1001
 
 
 @given(milliseconds, milliseconds)

@@ -10,7 +10,11 @@ from checkpoint_files import metadata_of, pipeline
 from graphs import edge, job_graph, operator, source, vertex
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
-from tailrace.pipelines.checkpoint.compatibility import finished_subtasks, misfits, with_key_groups_of
+from tailrace.pipelines.checkpoint.compatibility import (
+    finished_subtasks,
+    incompatibilities,
+    with_key_groups_of,
+)
 from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas.types import (
@@ -48,7 +52,7 @@ def taken(graph: JobGraph | None = None, **settings: Any) -> CheckpointMetadata:
 
 @pytest.mark.parametrize("now", [pipeline(2, 2), pipeline(1, 5), pipeline(7, 1)])
 def test_parallelism_may_change(now: JobGraph) -> None:
-    assert misfits(taken(), now) == []
+    assert incompatibilities(taken(), now) == []
 
 
 def test_operators_may_be_chained_otherwise_renamed_and_joined_by_others() -> None:
@@ -59,7 +63,7 @@ def test_operators_may_be_chained_otherwise_renamed_and_joined_by_others() -> No
         edge("source", "reduce", Partitioner.HASH),
         edge("reduce", "sink"),
     )
-    assert misfits(taken(), now) == []
+    assert incompatibilities(taken(), now) == []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +91,7 @@ def test_a_program_that_says_no_maximum_parallelism_has_that_of_the_checkpoint(
     fitted = with_key_groups_of(saved, graph)
     (keyed,) = [v for v in fitted.vertices if any(o.kind == OperatorKind.REDUCE for o in v.operators)]
     assert keyed.max_parallelism == expected
-    assert bool(misfits(saved, fitted)) is (set_now is not None or expected == 512)
+    assert bool(incompatibilities(saved, fitted)) is (set_now is not None or expected == 512)
 
 
 def test_state_that_no_operator_takes_is_told_by_its_uid() -> None:
@@ -100,35 +104,35 @@ def test_state_that_no_operator_takes_is_told_by_its_uid() -> None:
     earlier = program("counts")
     reduce = earlier.vertices[1].operators[0].operator_id
     saved = taken(earlier, states={(earlier.vertices[1].vertex_id, 0): state(reduce)})
-    (fault,) = misfits(saved, program("sums"))
+    (fault,) = incompatibilities(saved, program("sums"))
     assert "which the program does not have: give its operator the uid 'counts' again, or allow" in fault
 
 
 def test_state_that_no_operator_takes_is_refused_by_name_unless_that_is_allowed() -> None:
     now = job_graph(source("source"), vertex("reduce", operator("reduce", OperatorKind.REDUCE)))
-    (fault, other) = misfits(taken(), now)
+    (fault, other) = incompatibilities(taken(), now)
     assert (
         "state of operator 'source' (generator, source), which the program does not have: its id follow"
         in fault
     )
     assert "state of operator 'sink'" in other
-    assert misfits(taken(), now, allow_non_restored_state=True) == []
+    assert incompatibilities(taken(), now, allow_non_restored_state=True) == []
     without = metadata_of(pipeline(2, 2), {("reduce", 0): state("reduce")})
-    assert misfits(without, now) == []
+    assert incompatibilities(without, now) == []
 
 
 def test_state_of_a_vertex_that_the_checkpoint_does_not_describe_is_refused() -> None:
     strange = taken(states={("reduce", 0): state("reduce", "stranger", "accumulators")})
-    (fault,) = misfits(strange, pipeline())
+    (fault,) = incompatibilities(strange, pipeline())
     assert "an operator stranger, which is in no vertex of the checkpoint" in fault
 
 
 def test_key_groups_may_not_change_where_there_is_keyed_state() -> None:
-    (fault,) = misfits(taken(), pipeline(2, 2, max_parallelism=256))
+    (fault,) = incompatibilities(taken(), pipeline(2, 2, max_parallelism=256))
     assert fault == (
         "operator 'reduce' has keyed state in 128 key groups and its maximum parallelism is now 256: set it to 128"
     )
-    assert misfits(metadata_of(pipeline(), {}), pipeline(max_parallelism=256)) == []
+    assert incompatibilities(metadata_of(pipeline(), {}), pipeline(max_parallelism=256)) == []
 
 
 def test_keyed_state_is_not_taken_by_an_operator_without_keys() -> None:
@@ -139,7 +143,7 @@ def test_keyed_state_is_not_taken_by_an_operator_without_keys() -> None:
         ),
         edge("source", "reduce", Partitioner.HASH),
     )
-    assert misfits(taken(), now) == [
+    assert incompatibilities(taken(), now) == [
         "operator 'reduce' was a reduce and is a file_sink: its state can't be taken over; give it another uid"
     ]
 
@@ -147,16 +151,16 @@ def test_keyed_state_is_not_taken_by_an_operator_without_keys() -> None:
 def test_a_vertex_that_had_finished_stays_finished_at_any_parallelism() -> None:
     ended = taken(finished=[("source", 0), ("source", 1)])
     for now in (pipeline(2, 2), pipeline(1, 3), pipeline(5, 1)):
-        assert misfits(ended, now) == []
+        assert incompatibilities(ended, now) == []
         assert finished_subtasks(ended, now.vertices[0]) == frozenset(range(now.vertices[0].parallelism))
         assert finished_subtasks(ended, now.vertices[1]) == frozenset()
 
 
 def test_a_vertex_that_had_finished_in_part_must_be_as_it_was() -> None:
     ended = taken(finished=[("source", 1)])
-    assert misfits(ended, pipeline(2, 5)) == []
+    assert incompatibilities(ended, pipeline(2, 5)) == []
     assert finished_subtasks(ended, pipeline(2, 5).vertices[0]) == {1}
-    assert misfits(ended, pipeline(3, 2)) == [
+    assert incompatibilities(ended, pipeline(3, 2)) == [
         "vertex 'source' had finished in 1 of 2 subtasks: its parallelism and operators must be as they were"
     ]
 
@@ -165,23 +169,25 @@ def test_what_had_finished_gets_no_new_operator_and_no_new_sender() -> None:
     ended = taken(finished=[("source", 0), ("source", 1), ("reduce", 0), ("reduce", 1)])
     was = pipeline(2, 2)
     grown = vertex("source", operator("source", OperatorKind.GENERATOR), operator("new"), parallelism=2)
-    assert misfits(ended, job_graph(grown, was.vertices[1], *was.edges)) == [
+    assert incompatibilities(ended, job_graph(grown, was.vertices[1], *was.edges)) == [
         "vertex 'source' had finished, and operator 'new' in it is new: it would get nothing"
     ]
     more = job_graph(source("other"), *was.vertices, *was.edges, edge("other", "reduce", Partitioner.HASH))
-    assert misfits(ended, more) == ["vertex 'reduce' had finished, and 'other', which sends to it, had not"]
+    assert incompatibilities(ended, more) == [
+        "vertex 'reduce' had finished, and 'other', which sends to it, had not"
+    ]
 
 
 def test_records_in_flight_find_the_input_that_they_were_sent_to() -> None:
     was = pipeline(2, 2)
     flying = metadata_of(was, {("reduce", 0): state("reduce", in_flight_to="reduce")})
-    assert misfits(flying, pipeline(1, 5)) == []
+    assert incompatibilities(flying, pipeline(1, 5)) == []
     faults = {
         "is another stream, or partitioned otherwise": pipeline(2, 2, partitioner=Partitioner.REBALANCE),
         "it has no input 0 any more": job_graph(*was.vertices),
     }
     for says, now in faults.items():
-        (fault,) = misfits(flying, now)
+        (fault,) = incompatibilities(flying, now)
         assert says in fault
         assert fault.endswith("take a savepoint instead, which holds none")
 
@@ -192,6 +198,6 @@ def test_records_in_flight_to_what_is_chained_now_are_refused() -> None:
     now = job_graph(
         vertex("source", operator("source-operator", OperatorKind.SOCKET_TEXT_STREAM), operator("map"))
     )
-    (fault,) = misfits(flying, now)
+    (fault,) = incompatibilities(flying, now)
     assert "records were in flight to operator 'map', which is now chained" in fault
-    assert misfits(flying, msgspec.structs.replace(was, name="other")) == []
+    assert incompatibilities(flying, msgspec.structs.replace(was, name="other")) == []

@@ -10,7 +10,7 @@ from checkpoint_files import metadata_of, pipeline, plain, write_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.infra.storage.errors import CheckpointError, NoCheckpoint, TornFile
+from tailrace.infra.storage.errors import CheckpointError, CorruptFile, NoCheckpoint
 from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.checkpoint import metadata as module
@@ -118,7 +118,7 @@ def test_any_truncation_and_any_other_byte_is_refused(
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     for torn in (cut, whole[:flipped] + bytes([whole[flipped] ^ bit]) + whole[flipped + 1 :]):
         storage.write_atomically(METADATA, torn)
-        with pytest.raises((NoCheckpoint, TornFile)) as raised:
+        with pytest.raises((NoCheckpoint, CorruptFile)) as raised:
             read_metadata(storage.uri)
         assert "\n" not in str(raised.value)
         assert storage.uri in str(raised.value)

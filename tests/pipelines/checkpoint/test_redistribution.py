@@ -10,9 +10,9 @@ from graphs import edge, job_graph, operator, source, vertex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.checkpoint.compatibility import ALIGNED, misfits
+from tailrace.pipelines.checkpoint.compatibility import ALIGNED, incompatibilities
 from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata
-from tailrace.pipelines.checkpoint.redistribution import Filter, Restored, restored
+from tailrace.pipelines.checkpoint.redistribution import InFlightFilter, RestoredJob, redistribute
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask, subtask_of
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas.types import (
@@ -71,12 +71,12 @@ def all_restored(
     parallelism: int,
     max_parallelism: int,
     **to: Partitioner,
-) -> list[Restored]:
+) -> list[RestoredJob]:
     """What each subtask of a vertex takes after the change."""
     graph = pipeline(sources, parallelism, max_parallelism, **to)
-    assert misfits(taken, graph) == []
+    assert incompatibilities(taken, graph) == []
     count = {"source": sources, "reduce": parallelism}[vertex_id]
-    return [restored(taken, graph, vertex_id, i) for i in range(count)]
+    return [redistribute(taken, graph, vertex_id, i) for i in range(count)]
 
 
 @given(old=PARALLELISM, new=PARALLELISM, max_parallelism=MAX_PARALLELISM)
@@ -145,9 +145,9 @@ def test_each_subtask_takes_a_whole_copy_of_broadcast_state(kind: OperatorKind, 
         for i in range(old)
     }
     taken = metadata_of(graph(old), copies)
-    assert misfits(taken, graph(new)) == []
+    assert incompatibilities(taken, graph(new)) == []
     for subtask in range(new):
-        pieces = restored(taken, graph(new), "v", subtask).operators["rules"]
+        pieces = redistribute(taken, graph(new), "v", subtask).operators["rules"]
         assert pieces[0].state == copies["v", pieces[0].subtask_index].operators["rules"]
         if old == new:
             assert [piece.subtask_index for piece in pieces] == [subtask]
@@ -174,7 +174,8 @@ def test_each_record_in_flight_by_key_is_processed_once_where_its_key_is_now(
             for channel in each.in_flight
             if channel.partition == partition
             and (
-                channel.filter is Filter.ALL or group in key_groups_of_subtask(subtask, max_parallelism, new)
+                channel.filter is InFlightFilter.ALL
+                or group in key_groups_of_subtask(subtask, max_parallelism, new)
             )
         ]
         assert takers == [subtask_of(key, max_parallelism, new)]
@@ -187,7 +188,7 @@ def test_each_channel_in_flight_is_taken_once_or_refused(
 ) -> None:
     taken = checkpoint(1, old, 40, partitioner)
     if partitioner in ALIGNED and old != new:
-        (fault,) = misfits(taken, pipeline(1, new, 40, partitioner))
+        (fault,) = incompatibilities(taken, pipeline(1, new, 40, partitioner))
         assert f"its parallelism was {old} and is {new}" in fault
         assert partitioner.value in fault
         return
@@ -196,7 +197,7 @@ def test_each_channel_in_flight_is_taken_once_or_refused(
         for subtask in all_restored(taken, "reduce", 1, new, 40, partitioner=partitioner)
     ]
     if old == new:
-        assert each == [[(i, Filter.ALL)] for i in range(old)]
+        assert each == [[(i, InFlightFilter.ALL)] for i in range(old)]
         return
     match partitioner:
         case Partitioner.HASH:
@@ -209,12 +210,12 @@ def test_each_channel_in_flight_is_taken_once_or_refused(
 def test_a_subtask_that_had_finished_takes_nothing() -> None:
     graph = pipeline(2, 1)
     taken = metadata_of(graph, {}, finished=[("source", 1)])
-    assert [restored(taken, graph, "source", i).finished for i in range(2)] == [False, True]
-    assert restored(taken, graph, "source", 1) == Restored({}, (), True)
+    assert [redistribute(taken, graph, "source", i).finished for i in range(2)] == [False, True]
+    assert redistribute(taken, graph, "source", 1) == RestoredJob({}, (), True)
 
 
 def test_operators_that_the_checkpoint_does_not_know_begin_with_nothing() -> None:
     graph = pipeline(1, 2)
-    assert restored(metadata_of(graph, {}), graph, "reduce", 0) == Restored({}, (), False)
+    assert redistribute(metadata_of(graph, {}), graph, "reduce", 0) == RestoredJob({}, (), False)
     with pytest.raises(ValueError, match="no vertex nothing"):
-        restored(metadata_of(graph, {}), graph, "nothing", 0)
+        redistribute(metadata_of(graph, {}), graph, "nothing", 0)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.infra.storage.errors import CheckpointError, MissingFile, StorageError, TornFile
+from tailrace.infra.storage.errors import CheckpointError, CorruptFile, MissingFile, StorageError
 from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint import state_files
-from tailrace.pipelines.checkpoint.delta_writer import Deltas
+from tailrace.pipelines.checkpoint.delta_writer import DeltaWriter
 from tailrace.pipelines.checkpoint.state_files import (
     GrowingFile,
     Section,
@@ -66,7 +66,7 @@ def test_each_cut_holds_all_that_came_before_it_and_nothing_after(
     fresh: Callable[[], Storage], chunk: None, cuts: list[list[bytes]]
 ) -> None:
     storage = fresh()
-    deltas = Deltas(storage, "shared", "vertex-0", "operator")
+    deltas = DeltaWriter(storage, "shared", "vertex-0", "operator")
     taken = []
     messages: list[bytes] = []
     for new in cuts:
@@ -97,7 +97,7 @@ def test_any_truncation_and_any_other_byte_is_found(
     for torn in (whole[:end], whole[:flipped] + bytes([whole[flipped] ^ bit]) + whole[flipped + 1 :]):
         storage.write_atomically("f", torn)
         for read in (check, lambda *args: list(read_messages(*args))):
-            with pytest.raises(TornFile, match="f"):
+            with pytest.raises(CorruptFile, match="f"):
                 read(storage, stretch)
     storage.write_atomically("f", whole + b"what came after the cut")
     assert list(read_messages(storage, stretch)) == messages
@@ -108,14 +108,14 @@ def test_nothing_is_given_of_a_stretch_that_is_torn(storage: Storage, chunk: Non
         stretch = file.add("operator", [b"first" * 10, b"second" * 10])
     whole = storage.read("f")
     storage.write_atomically("f", whole[:-1] + b"?")
-    with pytest.raises(TornFile, match="checksum"):
+    with pytest.raises(CorruptFile, match="checksum"):
         next(read_messages(storage, stretch))
 
 
 def test_who_reads_state_of_another_operator_is_told(storage: Storage) -> None:
     with Sections(storage, "f") as file:
         stretch = file.add("operator", [b"1"])
-    with pytest.raises(TornFile, match="holds messages of 'operator', not of 'other'"):
+    with pytest.raises(CorruptFile, match="holds messages of 'operator', not of 'other'"):
         list(read_messages(storage, stretch, "other"))
     storage.delete("f")
     with pytest.raises(MissingFile, match=r"/f is not there$"):
@@ -160,10 +160,10 @@ def test_after_a_write_that_failed_a_file_does_not_grow_and_its_cuts_hold(
 
 
 def test_attempts_write_to_files_of_their_own(storage: Storage) -> None:
-    chains = [Deltas(storage, "shared", "vertex-0", "operator") for _ in range(3)]
+    chains = [DeltaWriter(storage, "shared", "vertex-0", "operator") for _ in range(3)]
     cuts = []
     for number, chain in enumerate(chains):
         chain.append([b"%d" % number])
         cuts.append(chain.cut())
     assert [messages_of(storage, cut, "operator") for cut in cuts] == [[b"0"], [b"1"], [b"2"]]
-    assert issubclass(TornFile, CheckpointError)
+    assert issubclass(CorruptFile, CheckpointError)

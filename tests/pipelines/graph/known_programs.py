@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from graphs import line, node
 
 from tailrace import Context, OutputTag, ProcessFunction, StreamExecutionEnvironment
-from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.job_graph import create_job_graph
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph
 from tailrace.schemas.types import Partitioner
@@ -107,7 +107,7 @@ def ids() -> dict[str, dict[str, str]]:
     """Program -> operator or edge -> id."""
     found = {}
     for name, program in PROGRAMS.items():
-        graph = job_graph_of(program())
+        graph = create_job_graph(program())
         operators: dict[str, str] = {}
         for vertex in graph.vertices:
             for of in vertex.operators:

@@ -7,7 +7,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.graph.accumulators import LONGEST_NAME, MOST, bounded, fault, total
+from tailrace.pipelines.graph.accumulators import (
+    MAX_ACCUMULATOR_NAME_LENGTH,
+    MAX_ACCUMULATORS,
+    bounded,
+    fault,
+    total,
+)
 
 counts = st.dictionaries(st.text(max_size=3) | st.just("x" * 999), st.floats(), max_size=6)
 
@@ -31,10 +37,10 @@ def test_sums_are_finite_possible_and_the_same_in_any_order(
 def test_one_subtask_alone_is_the_sum(known: dict[str, int]) -> None:
     as_floats = {name: float(value) for name, value in known.items() if abs(value) < 2**53}
     assert total([bounded(as_floats)]) == {
-        name: value for name, value in as_floats.items() if len(name) <= LONGEST_NAME
+        name: value for name, value in as_floats.items() if len(name) <= MAX_ACCUMULATOR_NAME_LENGTH
     }
 
 
 def test_of_too_many_the_first_by_name_stay() -> None:
-    many = {f"{number:04}": 1.0 for number in range(2 * MOST)}
-    assert list(bounded(many)) == list(total([many])) == sorted(many)[:MOST]
+    many = {f"{number:04}": 1.0 for number in range(2 * MAX_ACCUMULATORS)}
+    assert list(bounded(many)) == list(total([many])) == sorted(many)[:MAX_ACCUMULATORS]

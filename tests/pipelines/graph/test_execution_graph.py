@@ -13,7 +13,7 @@ from tailrace.pipelines.graph.execution_graph import (
     IntermediateResult,
     SharedSlot,
 )
-from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.job_graph import create_job_graph
 from tailrace.pipelines.graph.stream_graph import StreamGraph
 from tailrace.schemas.types import Partitioner
 
@@ -52,7 +52,7 @@ def test_forward_connects_equals(n: int) -> None:
 
 @given(stream_graphs())
 def test_every_subtask_is_there_and_sources_come_first(graph: StreamGraph) -> None:
-    job = job_graph_of(graph)
+    job = create_job_graph(graph)
     execution = ExecutionGraph.attach("job", job)
     vertices = list(execution.execution_vertices())
     assert len(set(vertices)) == len(vertices) == sum(v.parallelism for v in job.vertices)
@@ -66,7 +66,7 @@ def test_every_subtask_is_there_and_sources_come_first(graph: StreamGraph) -> No
 
 @given(stream_graphs())
 def test_a_slot_holds_at_most_one_subtask_of_each_vertex_of_one_group(graph: StreamGraph) -> None:
-    execution = ExecutionGraph.attach("job", job_graph_of(graph))
+    execution = ExecutionGraph.attach("job", create_job_graph(graph))
     slots = execution.shared_slots()
     assert len(slots) == execution.required_slots()
     assert sorted(v for vertices in slots.values() for v in vertices) == sorted(

@@ -14,7 +14,7 @@ import pytest
 from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingProcessingTimeWindows
 from tailrace.pipelines.graph import job_options
 from tailrace.pipelines.graph.execution_graph import ExecutionGraph, ExecutionVertex, SharedSlot
-from tailrace.pipelines.graph.job_graph import job_graph_of, obstacles
+from tailrace.pipelines.graph.job_graph import create_job_graph, obstacles
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.physical_plan import topics
 from tailrace.pipelines.graph.stream_graph import ChainingStrategy, StreamGraph, VirtualNodeKind
@@ -50,7 +50,7 @@ def stream_graph() -> StreamGraph:
 
 @pytest.fixture(scope="module")
 def job_graph(stream_graph: StreamGraph) -> JobGraph:
-    return job_graph_of(stream_graph)
+    return create_job_graph(stream_graph)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from tailrace.pipelines.graph.chain import edge_type, input_types, source_operator
 from tailrace.pipelines.graph.errors import ProgramError
-from tailrace.pipelines.graph.job_graph import OBSTACLES, job_graph_of, obstacle
+from tailrace.pipelines.graph.job_graph import OBSTACLES, create_job_graph, obstacle
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph
 from tailrace.pipelines.graph.validation import validate
@@ -32,12 +32,12 @@ def chains_of(graph: JobGraph) -> list[list[str]]:
 @given(stream_graphs())
 def test_the_same_program_gives_the_same_graph(graph: StreamGraph) -> None:
     again = StreamGraph(graph.name, dict(graph.nodes), list(graph.edges), graph.chaining)
-    assert job_graph_of(graph) == job_graph_of(again)
+    assert create_job_graph(graph) == create_job_graph(again)
 
 
 @given(stream_graphs())
 def test_chaining_keeps_every_operator_and_every_connection(graph: StreamGraph) -> None:
-    job = job_graph_of(graph)
+    job = create_job_graph(graph)
     operators = {of.operator_id: of.name for vertex in job.vertices for of in vertex.operators}
     assert sorted(operators.values()) == sorted(of.name for of in graph.nodes.values())
     assert sum(len(vertex.operators) for vertex in job.vertices) == len(graph.nodes)
@@ -66,7 +66,7 @@ def test_chaining_keeps_every_operator_and_every_connection(graph: StreamGraph) 
 
 @given(stream_graphs())
 def test_chains_are_trees_in_pre_order_and_of_one_kind_of_place(graph: StreamGraph) -> None:
-    job = job_graph_of(graph)
+    job = create_job_graph(graph)
     nodes = {node.name: node for node in graph.nodes.values()}
     for vertex in job.vertices:
         branch = [vertex.operators[0]]
@@ -81,7 +81,7 @@ def test_chains_are_trees_in_pre_order_and_of_one_kind_of_place(graph: StreamGra
 
 @given(stream_graphs())
 def test_vertices_come_in_topological_order_and_ids_are_16_bytes_and_unique(graph: StreamGraph) -> None:
-    job = job_graph_of(graph)
+    job = create_job_graph(graph)
     at = {vertex.vertex_id: i for i, vertex in enumerate(job.vertices)}
     assert all(at[edge.source_vertex_id] < at[edge.target_vertex_id] for edge in job.edges)
     ids = [operator.operator_id for vertex in job.vertices for operator in vertex.operators]
@@ -93,11 +93,11 @@ def test_vertices_come_in_topological_order_and_ids_are_16_bytes_and_unique(grap
 
 @given(stream_graphs())
 def test_what_is_translated_is_valid(graph: StreamGraph) -> None:
-    assert validate(job_graph_of(graph)) == []
+    assert validate(create_job_graph(graph)) == []
 
 
 def test_a_line_of_operators_is_one_vertex() -> None:
-    job = job_graph_of(line(node(1, SOURCE, name="Source"), node(2, name="Map"), node(3, name="Filter")))
+    job = create_job_graph(line(node(1, SOURCE, name="Source"), node(2, name="Map"), node(3, name="Filter")))
     assert [vertex.name for vertex in job.vertices] == ["Source -> Map -> Filter"]
     assert job.edges == ()
 
@@ -154,7 +154,7 @@ SEPARATED = {
 def test_each_obstacle_by_itself_keeps_operators_apart(reason: str) -> None:
     graph = SEPARATED[reason]
     assert obstacle(graph, graph.edges[0]) == reason
-    assert len(job_graph_of(graph).vertices) == len(graph.nodes)
+    assert len(create_job_graph(graph).vertices) == len(graph.nodes)
 
 
 def test_nothing_keeps_apart_what_has_no_obstacle() -> None:
@@ -163,7 +163,7 @@ def test_nothing_keeps_apart_what_has_no_obstacle() -> None:
 
 
 def test_a_chain_branches() -> None:
-    (vertex,) = job_graph_of(forked()).vertices
+    (vertex,) = create_job_graph(forked()).vertices
     assert vertex.name == "Source: Lines -> (Split -> (Filter -> Sink: Good, Sink: Late), Map)"
     names = {operator.operator_id: operator.name for operator in vertex.operators}
     assert [(of.name, of.upstream and names[of.upstream], of.output_tag) for of in vertex.operators] == [
@@ -183,7 +183,7 @@ def test_an_edge_leaves_the_middle_of_a_chain() -> None:
         dataclasses.replace(each, partitioner=Partitioner.REBALANCE) if each.target_id == 5 else each
         for each in graph.edges
     ]
-    first, second = (job := job_graph_of(StreamGraph("forked", nodes, edges))).vertices
+    first, second = (job := create_job_graph(StreamGraph("forked", nodes, edges))).vertices
     assert first.name == "Source: Lines -> (Split -> Filter -> Sink: Good, Map)"
     (edge,) = job.edges
     assert (source_operator(first, edge).name, edge.output_tag) == ("Split", "late")
@@ -194,21 +194,21 @@ def test_an_edge_leaves_the_middle_of_a_chain() -> None:
 
 def test_an_operator_that_is_never_chained_stands_alone() -> None:
     never = node(2, chaining=ChainingStrategy.NEVER)
-    assert len(job_graph_of(line(node(1, SOURCE), never, node(3))).vertices) == 3
+    assert len(create_job_graph(line(node(1, SOURCE), never, node(3))).vertices) == 3
 
 
 def test_a_new_chain_goes_on_after_its_head() -> None:
     head = node(2, name="head", chaining=ChainingStrategy.HEAD)
-    job = job_graph_of(line(node(1, SOURCE, name="source"), head, node(3, name="tail")))
+    job = create_job_graph(line(node(1, SOURCE, name="source"), head, node(3, name="tail")))
     assert chains_of(job) == [["source"], ["head", "tail"]]
 
 
 def test_a_program_without_operators_is_refused() -> None:
     with pytest.raises(ProgramError, match="defines no operators"):
-        job_graph_of(StreamGraph("empty", {}, []))
+        create_job_graph(StreamGraph("empty", {}, []))
 
 
 def test_a_program_of_many_steps_is_translated() -> None:
     nodes = [node(1, SOURCE), *(node(i, parallelism=1 + i % 2) for i in range(2, 2_000))]
     graph = line(*nodes, partitioner=Partitioner.REBALANCE)
-    assert len(job_graph_of(graph).vertices) == 1_999
+    assert len(create_job_graph(graph).vertices) == 1_999

@@ -14,7 +14,7 @@ from graphs import line, node, stream_graphs
 from hypothesis import given
 
 from tailrace.pipelines.graph.errors import ProgramError
-from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.job_graph import create_job_graph
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.stream_graph import StreamGraph
 from tailrace.schemas.types import JobGraph
@@ -51,7 +51,7 @@ def test_ids_do_not_depend_on_how_nodes_are_numbered(graph: StreamGraph) -> None
         ],
         graph.chaining,
     )
-    assert job_graph_of(graph) == job_graph_of(renumbered)
+    assert create_job_graph(graph) == create_job_graph(renumbered)
 
 
 @given(stream_graphs())
@@ -67,21 +67,21 @@ def test_ids_do_not_depend_on_names_functions_places_or_settings(graph: StreamGr
         graph.chaining,
         {"execution.commit-interval-ms": "10"},
     )
-    before, after = job_graph_of(graph), job_graph_of(changed)
+    before, after = create_job_graph(graph), create_job_graph(changed)
     assert ids_of(before) == ids_of(after)
     assert [edge.data_set_id for edge in before.edges] == [edge.data_set_id for edge in after.edges]
 
 
 def test_a_uid_fixes_the_id_wherever_the_operator_is() -> None:
-    short = job_graph_of(line(node(1, SOURCE), node(2, uid="counts", name="counts")))
-    long = job_graph_of(line(node(1, SOURCE), node(2), node(3), node(4, uid="counts", name="counts")))
+    short = create_job_graph(line(node(1, SOURCE), node(2, uid="counts", name="counts")))
+    long = create_job_graph(line(node(1, SOURCE), node(2), node(3), node(4, uid="counts", name="counts")))
     assert ids_of(short)["counts"] == ids_of(long)["counts"]
 
 
 def test_a_uid_that_is_taken_is_refused_with_both_places() -> None:
     twice = line(node(1, SOURCE), node(2, uid="counts", name="Map"), node(3, uid="counts", name="Filter"))
     with pytest.raises(ProgramError) as caught:
-        job_graph_of(twice)
+        create_job_graph(twice)
     assert str(caught.value) == (
         "Filter at program.py:3: the uid 'counts' is taken by Map at program.py:2: each operator needs its own"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tailrace.pipelines.graph.per_graph_cache import once_for_each_graph
+from tailrace.pipelines.graph.per_graph_cache import cache_per_graph
 from tailrace.pipelines.graph.validation import validate
 from tailrace.schemas.types import JobGraph, PythonFile
 
@@ -30,7 +30,7 @@ class Finder:
 
 def test_the_same_object_is_looked_at_once_and_every_graph_gets_its_own() -> None:
     finder = Finder()
-    find = once_for_each_graph(finder)
+    find = cache_per_graph(finder)
     graphs = [named(f"job {number}") for number in range(10_000)]
     assert [find(each) for each in graphs for _ in range(2)] == [
         each.name for each in graphs for _ in range(2)
@@ -40,13 +40,13 @@ def test_the_same_object_is_looked_at_once_and_every_graph_gets_its_own() -> Non
 
 
 def test_objects_that_come_and_go_at_one_place_in_memory_are_told_apart() -> None:
-    find = once_for_each_graph(Finder())
+    find = cache_per_graph(Finder())
     assert all(find(named(f"job {number}")) == f"job {number}" for number in range(10_000))
 
 
 def test_what_is_large_is_not_kept_and_errors_are_raised_again() -> None:
     finder = Finder()
-    find = once_for_each_graph(finder)
+    find = cache_per_graph(finder)
     large, wrong = named("large", b"x" * (1 << 17)), named("")
     for _ in range(2):
         assert find(large) == "large"

@@ -7,7 +7,7 @@ import re
 from graphs import edge, job_graph, operator, source, stream_graphs, vertex
 from hypothesis import given
 
-from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.job_graph import create_job_graph
 from tailrace.pipelines.graph.operators import TRAITS, OperatorKind
 from tailrace.pipelines.graph.physical_plan import (
     TOPIC_NAME_LIMIT,
@@ -50,7 +50,7 @@ def test_all_but_the_output_goes_with_the_job() -> None:
 
 @given(stream_graphs())
 def test_names_are_topic_names(graph: StreamGraph) -> None:
-    job = job_graph_of(graph)
+    job = create_job_graph(graph)
     names = topics("cluster-of-some-length", "j" * 64, job)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) and len(name) <= TOPIC_NAME_LIMIT for name in names)
     prints = any(TRAITS[of.kind].prints for vertex in job.vertices for of in vertex.operators)

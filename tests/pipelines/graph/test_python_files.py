@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.errors import ProgramError
 from tailrace.pipelines.graph.python_files import (
-    MOST_BYTES,
-    MOST_FILES,
+    MAX_BYTES,
+    MAX_FILES,
     check,
-    faults,
-    files_at,
-    merged,
+    collect_files,
+    merge_files,
     unpack,
+    validation_errors,
 )
 from tailrace.schemas.types import PythonFile
 
@@ -62,7 +62,7 @@ POSSIBLE = [
 def test_a_path_that_leads_elsewhere_or_hides_what_is_needed_is_refused(
     path: str, why: str, tmp_path: Path
 ) -> None:
-    (fault,) = faults([file(path)])
+    (fault,) = validation_errors([file(path)])
     assert why in fault
     assert "\n" not in fault
     with pytest.raises(ProgramError):
@@ -73,37 +73,37 @@ def test_a_path_that_leads_elsewhere_or_hides_what_is_needed_is_refused(
 
 
 def test_what_is_sensible_is_shipped() -> None:
-    assert list(faults([file(path) for path in POSSIBLE])) == []
+    assert list(validation_errors([file(path) for path in POSSIBLE])) == []
 
 
 @given(st.lists(st.text(st.sampled_from("./a\\:"), max_size=8), max_size=3))
 def test_nothing_is_written_outside_of_the_directory(paths: list[str]) -> None:
     for path in paths:
-        if not list(faults([file(path)])):
+        if not list(validation_errors([file(path)])):
             resolved = (Path("/here") / path).resolve()
             assert resolved.is_relative_to("/here")
             assert resolved != Path("/here")
 
 
 def test_files_that_are_in_each_others_way_are_refused() -> None:
-    assert list(faults([file("a.py"), file("a.py")])) == ["2 shipped files have the path 'a.py'"]
-    assert list(faults([file("a"), file("a/b.py")])) == [
+    assert list(validation_errors([file("a.py"), file("a.py")])) == ["2 shipped files have the path 'a.py'"]
+    assert list(validation_errors([file("a"), file("a/b.py")])) == [
         "the shipped file 'a' has the path of a directory of others"
     ]
 
 
 def test_too_many_and_too_large_are_refused() -> None:
-    (fault,) = faults([file(f"f{number}.py") for number in range(MOST_FILES + 1)])
+    (fault,) = validation_errors([file(f"f{number}.py") for number in range(MAX_FILES + 1)])
     assert "put them into a zip file" in fault
-    (fault,) = faults([file("model.bin", bytes(MOST_BYTES)), file("b", b"1")])
-    assert f"{MOST_BYTES + 1:,} bytes" in fault
+    (fault,) = validation_errors([file("model.bin", bytes(MAX_BYTES)), file("b", b"1")])
+    assert f"{MAX_BYTES + 1:,} bytes" in fault
 
 
 def test_the_modules_of_a_directory_that_is_no_package_can_be_imported(tmp_path: Path) -> None:
     for path in ("rates.py", "json.py", "tax/__init__.py", "tax/vat.py", "data/eur.py", "notes.txt"):
         (tmp_path / "libs" / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "libs" / path).touch()
-    files = files_at(str(tmp_path / "libs"))
+    files = collect_files(str(tmp_path / "libs"))
     check(files)
     assert {each.path for each in files if not each.path.startswith("libs/")} == {
         "rates.py",
@@ -111,7 +111,7 @@ def test_the_modules_of_a_directory_that_is_no_package_can_be_imported(tmp_path:
         "tax/vat.py",
     }
     (tmp_path / "libs" / "__init__.py").touch()
-    assert all(each.path.startswith("libs/") for each in files_at(str(tmp_path / "libs")))
+    assert all(each.path.startswith("libs/") for each in collect_files(str(tmp_path / "libs")))
 
 
 def test_a_directory_is_shipped_below_its_name_without_what_python_left_there(tmp_path: Path) -> None:
@@ -119,18 +119,21 @@ def test_a_directory_is_shipped_below_its_name_without_what_python_left_there(tm
     for path in ("prices.py", "data/eur.csv", "__pycache__/prices.cpython-311.pyc", ".git/config"):
         (shop / path).parent.mkdir(parents=True, exist_ok=True)
         (shop / path).write_text(path)
-    assert files_at(str(shop)) == (
+    assert collect_files(str(shop)) == (
         file("shop/data/eur.csv", b"data/eur.csv"),
         file("shop/prices.py", b"prices.py"),
         file("prices.py", b"prices.py"),
     )
-    assert files_at(str(shop / "prices.py")) == (file("prices.py", b"prices.py"),)
+    assert collect_files(str(shop / "prices.py")) == (file("prices.py", b"prices.py"),)
     with pytest.raises(ProgramError, match="no such file"):
-        files_at(str(tmp_path / "nowhere"))
+        collect_files(str(tmp_path / "nowhere"))
 
 
 def test_what_comes_later_replaces_what_has_the_same_path() -> None:
-    assert merged([file("b", b"1"), file("a", b"1")], [file("b", b"2")]) == (file("a", b"1"), file("b", b"2"))
+    assert merge_files([file("b", b"1"), file("a", b"1")], [file("b", b"2")]) == (
+        file("a", b"1"),
+        file("b", b"2"),
+    )
 
 
 PROBE = """

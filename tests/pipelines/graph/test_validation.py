@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.errors import InvalidJobGraph
-from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.job_graph import create_job_graph
 from tailrace.pipelines.graph.operators import TRAITS, OperatorKind
 from tailrace.pipelines.graph.stream_graph import StreamGraph
 from tailrace.pipelines.graph.validation import check, validate
@@ -309,7 +309,7 @@ def test_a_good_graph_has_nothing_wrong() -> None:
 
 @given(stream_graphs())
 def test_any_graph_of_any_kinds_is_good(graph: StreamGraph) -> None:
-    assert validate(job_graph_of(graph)) == []
+    assert validate(create_job_graph(graph)) == []
 
 
 @pytest.mark.parametrize("kind", OperatorKind)

@@ -27,7 +27,7 @@ from pipelines.model.programs import Program, topics
 from pipelines.model.rows import Version
 from pipelines.model.versions import programs_of
 
-from tailrace.pipelines.checkpoint.compatibility import misfits
+from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.schemas.types import JobGraph, SnapshotType
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "10"))
@@ -126,7 +126,7 @@ def _fits(taken: Taken, graph: JobGraph) -> bool:
     chains = [{each.operator_id for each in vertex.operators} for vertex in graph.vertices]
     before = [{each.operator_id for each in vertex.operators} for vertex in taken.metadata.vertices]
     same_chains = all(each in before for each in chains)
-    return (is_savepoint or same_chains) and not misfits(taken.metadata, graph)
+    return (is_savepoint or same_chains) and not incompatibilities(taken.metadata, graph)
 
 
 def _in_flight(taken: Taken) -> int:

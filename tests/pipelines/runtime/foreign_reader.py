@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.pipelines.runtime.common.failures import TaskError
-from tailrace.pipelines.runtime.formats import Format, read_good, reader_of
-from tailrace.pipelines.runtime.operators.files.avro_reader import AvroReader
+from tailrace.pipelines.runtime.formats import ValueFormat, create_reader, read_valid
+from tailrace.pipelines.runtime.operators.files.avro_reader import AvroFileReader
 from tailrace.pipelines.runtime.operators.files.source_storage import list_files
 from tailrace.pipelines.types import RecordType
 
@@ -39,13 +39,13 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     if "file" in asked:
         (file,) = list_files(asked["file"])
         try:
-            pieces = list(AvroReader(record_type, None).read(file, 0))
+            pieces = list(AvroFileReader(record_type, None).read(file, 0))
         except TaskError as error:
             return {"failure": str(error)}
         return {"records": [shown(record) for piece in pieces for record in piece.rows or []]}
     values = pa.array([base64.b64decode(value) for value in asked["values"]], pa.binary())
-    reader = reader_of(Format.of(asked["format"]), record_type)
-    batch, bad = read_good(reader, pa.array(range(len(values)), pa.int64()), values)
+    reader = create_reader(ValueFormat.of(asked["format"]), record_type)
+    batch, bad = read_valid(reader, pa.array(range(len(values)), pa.int64()), values)
     batch.columns(record_type)  # what is read can always be laid out
     return {"records": list(map(shown, batch.values)), "bad": {each.index: each.why for each in bad}}
 

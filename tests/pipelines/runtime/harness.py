@@ -11,10 +11,10 @@ from typing import Any
 import cloudpickle
 
 from tailrace.pipelines.runtime.operators.factory import build_operator
-from tailrace.pipelines.runtime.operators.operator import Operator, Setup
+from tailrace.pipelines.runtime.operators.operator import Operator, OperatorSetup
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.batch import Batch
-from tailrace.pipelines.runtime.records.buffers import END_OF_TIME
+from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK
 from tailrace.pipelines.types import PICKLED, RecordType
 from tailrace.schemas.types import OperatorConfig
 
@@ -97,7 +97,7 @@ class Subject:
             operator_id="o", name="Subject", kind=self.kind, parameters=json.dumps(self.parameters),
             code=cloudpickle.dumps(self.functions), location="program.py:7",
         )  # fmt: skip
-        setup = Setup(
+        setup = OperatorSetup(
             config=config,
             context=context or TaskContext(operator_name="Subject"),
             cluster="c",
@@ -154,8 +154,8 @@ def run(subject: Subject, program: Iterable[Item], *, crash: bool = False, ends:
         else:
             feed(operator, subject, item)
     if ends:
-        operator.advance_clock(END_OF_TIME)
-        operator.advance_watermark(END_OF_TIME)
+        operator.advance_clock(MAX_WATERMARK)
+        operator.advance_watermark(MAX_WATERMARK)
         operator.finish()
         operator.before_commit()
         list(operator.take_changes())

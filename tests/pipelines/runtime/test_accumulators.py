@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.graph.accumulators import LONGEST_NAME, MOST
+from tailrace.pipelines.graph.accumulators import MAX_ACCUMULATOR_NAME_LENGTH, MAX_ACCUMULATORS
 from tailrace.pipelines.runtime.state_backend.accumulators import Accumulators
 from tailrace.pipelines.runtime.state_backend.stateful import Origin
 
@@ -63,7 +63,7 @@ def test_what_is_no_finite_number_is_not_counted(n: float) -> None:
     assert counter.value == 0
 
 
-@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * (LONGEST_NAME + 1), 3])
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * (MAX_ACCUMULATOR_NAME_LENGTH + 1), 3])
 def test_impossible_names_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="accumulator"):
         Accumulators().counter(name)
@@ -71,9 +71,9 @@ def test_impossible_names_are_refused(name: str) -> None:
 
 def test_there_are_so_many_and_no_more() -> None:
     running = Accumulators()
-    for number in range(MOST):
+    for number in range(MAX_ACCUMULATORS):
         running.counter(str(number))
-    with pytest.raises(ValueError, match=f"has {MOST} already"):
+    with pytest.raises(ValueError, match=f"has {MAX_ACCUMULATORS} already"):
         running.counter("one more")
 
 

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger
 from tailrace.pipelines.runtime.stream_task.input.barrier_handler import (
-    Action,
-    Channel,
-    Checkpointing,
-    Complete,
-    Decline,
-    Held,
-    Pending,
-    Release,
-    TakeCut,
+    BarrierHandler,
+    CheckpointAction,
+    CompleteAlignment,
+    DeclineCheckpoint,
+    HeldBuffer,
+    InputChannel,
+    PendingCheckpoint,
+    ReleaseBuffers,
+    SnapshotState,
 )
 from tailrace.schemas.types import CheckpointOptions, SnapshotType
 
@@ -32,22 +32,22 @@ END = "end"
 ALIGNED_INPUTS = st.sampled_from([frozenset[int](), frozenset({0}), frozenset({1}), frozenset({0, 1})])
 
 
-def channel_of(sender: int) -> Channel:
+def channel_of(sender: int) -> InputChannel:
     """The middle one sends to another input than the others."""
     return sender % 2, sender
 
 
 def with_aligned(inputs: frozenset[int]) -> Subject:
-    return Subject(Checkpointing(aligned_inputs=inputs), aligned_inputs=inputs)
+    return Subject(BarrierHandler(aligned_inputs=inputs), aligned_inputs=inputs)
 
 
-def checkpoint(number: int, *, aligned: bool = False) -> Checkpoint:
+def checkpoint(number: int, *, aligned: bool = False) -> CheckpointTrigger:
     kind = SnapshotType.SAVEPOINT if aligned else SnapshotType.CHECKPOINT
     options = CheckpointOptions(snapshot_type=kind, directory=f"chk-{number}", shared="shared")
-    return Checkpoint(checkpoint_id=number, timestamp=0, options=options)
+    return CheckpointTrigger(checkpoint_id=number, timestamp=0, options=options)
 
 
-Item = Checkpoint | bytes | str
+Item = CheckpointTrigger | bytes | str
 """A barrier, a buffer of records, or the end of a sender."""
 
 
@@ -55,8 +55,8 @@ Item = Checkpoint | bytes | str
 class Subject:
     """A subtask that only remembers: what it has processed, and what each checkpoint has of it."""
 
-    machine: Checkpointing = field(default_factory=Checkpointing)
-    ended: set[Channel] = field(default_factory=set)
+    machine: BarrierHandler = field(default_factory=BarrierHandler)
+    ended: set[InputChannel] = field(default_factory=set)
     processed: list[bytes] = field(default_factory=list)
     cuts: dict[int, set[bytes]] = field(default_factory=dict)
     complete: dict[int, set[bytes]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Subject:
     aligned_inputs: frozenset[int] = frozenset()
 
     @property
-    def unended(self) -> frozenset[Channel]:
+    def unended(self) -> frozenset[InputChannel]:
         return frozenset(channel_of(sender) for sender in range(SENDERS)) - self.ended
 
     def take(self, sender: int, item: Item) -> None:
@@ -73,13 +73,13 @@ class Subject:
         if self.machine.holds(channel_of(sender)):
             name = f"{sender}:{len(self.held)}".encode()
             self.held[name] = item
-            self.do(self.machine.hold(Held(channel_of(sender)[0], sender, name)))
+            self.do(self.machine.hold(HeldBuffer(channel_of(sender)[0], sender, name)))
         else:
             self._receive(sender, item)
 
     def _receive(self, sender: int, item: Item) -> None:
         channel = channel_of(sender)
-        if isinstance(item, Checkpoint):
+        if isinstance(item, CheckpointTrigger):
             self.do(self.machine.barrier(channel, item, self.unended, 0))
         elif isinstance(item, bytes):
             self.do(self.machine.capture(channel, item))
@@ -88,22 +88,22 @@ class Subject:
             self.ended.add(channel)
             self.do(self.machine.ended(channel, 0))
 
-    def do(self, actions: Sequence[Action]) -> None:
+    def do(self, actions: Sequence[CheckpointAction]) -> None:
         for i, action in enumerate(actions):
             match action:
-                case TakeCut(pending):
+                case SnapshotState(pending):
                     assert pending.number not in self.cuts, "a cut is taken once"
                     self.cuts[pending.number] = set(self.processed)
-                case Complete(pending):
+                case CompleteAlignment(pending):
                     self._complete(pending)
-                case Decline(number, reason):
+                case DeclineCheckpoint(number, reason):
                     self.declined[number] = reason
-                case Release(held):
+                case ReleaseBuffers(held):
                     assert i == len(actions) - 1, "what is released comes after everything else"
                     for each in held:
                         self.take(each.offset, self.held[each.data])
 
-    def _complete(self, pending: Pending) -> None:
+    def _complete(self, pending: PendingCheckpoint) -> None:
         captured = [data for those in pending.captured.values() for data in those]
         cut = self.cuts[pending.number]
         assert not cut & set(captured), "nothing is both in the cut and in flight"
@@ -137,7 +137,7 @@ def before(items: Sequence[Item], number: int) -> set[bytes]:
     """What a sender sent before its barrier; all, where it ended without."""
     found: set[bytes] = set()
     for item in items:
-        if isinstance(item, Checkpoint) and item.checkpoint_id == number:
+        if isinstance(item, CheckpointTrigger) and item.checkpoint_id == number:
             break
         if isinstance(item, bytes):
             found.add(item)
@@ -157,7 +157,7 @@ def test_a_checkpoint_holds_what_each_sender_sent_before_its_barrier_and_nothing
     sent, turns = drawn
     subject = with_aligned(aligned)
     play(subject, sent, turns)
-    begun = {item.checkpoint_id for items in sent for item in items if isinstance(item, Checkpoint)}
+    begun = {item.checkpoint_id for items in sent for item in items if isinstance(item, CheckpointTrigger)}
     assert subject.complete.keys() == begun, "all of them, since each sender gives its barrier or ends"
     for number, part in subject.complete.items():
         assert part == set().union(*(before(items, number) for items in sent))
@@ -184,10 +184,10 @@ def test_what_is_aborted_or_missing_a_barrier_leaves_nothing_behind(
 ) -> None:
     """Senders leave out barriers, as attempts do that were continued; the JobMaster aborts at any moment."""
     sent, turns = drawn
-    numbers = [item.checkpoint_id for items in sent for item in items if isinstance(item, Checkpoint)]
+    numbers = [item.checkpoint_id for items in sent for item in items if isinstance(item, CheckpointTrigger)]
     left_out = data.draw(st.sets(st.tuples(st.integers(0, SENDERS - 1), st.sampled_from(numbers or [0]))))
     sent = [
-        [i for i in items if not (isinstance(i, Checkpoint) and (sender, i.checkpoint_id) in left_out)]
+        [i for i in items if not (isinstance(i, CheckpointTrigger) and (sender, i.checkpoint_id) in left_out)]
         for sender, items in enumerate(sent)
     ]
     nexts = [iter(items) for items in sent]
@@ -305,7 +305,7 @@ def test_an_aborted_checkpoint_does_not_begin_when_its_barriers_come() -> None:
 
 
 def test_barriers_of_checkpoints_that_are_known_to_be_over_change_nothing() -> None:
-    subject = Subject(Checkpointing(before=4))
+    subject = Subject(BarrierHandler(before=4))
     subject.take(0, checkpoint(4))
     assert not subject.machine.active
     subject.take(0, checkpoint(5))
@@ -324,7 +324,7 @@ def test_who_gives_up_waiting_lets_go_what_was_held_back() -> None:
 
 @pytest.mark.parametrize("aligned", [False, True])
 def test_too_much_in_memory_declines_the_checkpoint_and_everything_goes_on(aligned: bool) -> None:
-    subject = Subject(Checkpointing(limit=8))
+    subject = Subject(BarrierHandler(limit=8))
     subject.take(0, checkpoint(1, aligned=aligned))
     ahead = 0 if aligned else 1
     for n in range(9):

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.records.batch import Batch, all_of
+from tailrace.pipelines.runtime.records.batch import Batch, concatenate
 from tailrace.pipelines.types import Types
 
 TYPE = Types.TUPLE([str, int])
@@ -45,7 +45,7 @@ def test_any_records_of_it_by_place(
 def test_together_they_are_all_records_in_order(
     parts: list[tuple[Batch, list[int], list[tuple[str, int]]]],
 ) -> None:
-    whole = all_of([batch for batch, _, _ in parts])
+    whole = concatenate([batch for batch, _, _ in parts])
     assert whole.timestamps == [t for _, timestamps, _ in parts for t in timestamps]
     assert whole.values == [v for _, _, values in parts for v in values]
     assert whole.columns(TYPE)[0].to_pylist() == [word for word, _ in whole.values]

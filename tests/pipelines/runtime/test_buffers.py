@@ -7,31 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger
 from tailrace.pipelines.runtime.records import buffers
-from tailrace.pipelines.runtime.records.batch import Batch, all_of
+from tailrace.pipelines.runtime.records.batch import Batch, concatenate
 from tailrace.pipelines.runtime.records.buffers import (
-    END_OF_TIME,
-    HEADER_SIZE,
+    HEADER_BYTES,
+    MAX_WATERMARK,
     NO_WATERMARK,
     BufferCodec,
     BufferError,
-    Header,
+    BufferHeader,
     RecordTooLarge,
-    header_of,
+    decode_header,
     is_barrier,
     is_opaque,
+    join_fragments,
     read_barrier,
-    whole_of,
     write_barrier,
 )
-from tailrace.pipelines.runtime.records.small_batches import FEW
+from tailrace.pipelines.runtime.records.small_batches import MAX_SMALL_ROWS
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import CheckpointOptions, SnapshotType
 
-times = st.integers(NO_WATERMARK, END_OF_TIME)
+times = st.integers(NO_WATERMARK, MAX_WATERMARK)
 headers = st.builds(
-    Header,
+    BufferHeader,
     sender=st.integers(0, 2**16 - 1),
     attempt=st.integers(0, 2**32 - 1),
     sequence=st.integers(0, 2**63 - 1),
@@ -52,18 +52,18 @@ def batch_of(pairs: list[tuple[int, tuple[str, int]]]) -> Batch:
 
 
 @given(headers, records)
-def test_header_and_records_come_back(header: Header, pairs: list[tuple[int, tuple[str, int]]]) -> None:
+def test_header_and_records_come_back(header: BufferHeader, pairs: list[tuple[int, tuple[str, int]]]) -> None:
     data = CODEC.encode(header, batch_of(pairs))
-    assert header_of(data) == header
+    assert decode_header(data) == header
     assert CODEC.decode(data) == (header, batch_of(pairs))
 
 
 @given(headers, records, st.integers(500, 3000))
 def test_parts_hold_the_same_records_under_consecutive_numbers(
-    header: Header, pairs: list[tuple[int, tuple[str, int]]], limit: int
+    header: BufferHeader, pairs: list[tuple[int, tuple[str, int]]], limit: int
 ) -> None:
     parts = [CODEC.decode(data) for data in CODEC.encode_within(limit, header, batch_of(pairs))]
-    assert all_of([batch for _, batch in parts]) == batch_of(pairs)
+    assert concatenate([batch for _, batch in parts]) == batch_of(pairs)
     assert [each.sequence for each, _ in parts] == [header.sequence + i for i in range(len(parts))]
     for each, _ in parts[:-1]:
         assert (each.watermark, each.ends, each.idle) == (NO_WATERMARK, False, False)
@@ -73,15 +73,15 @@ def test_parts_hold_the_same_records_under_consecutive_numbers(
 @given(records)
 def test_a_payload_is_a_buffer_without_its_header(pairs: list[tuple[int, tuple[str, int]]]) -> None:
     payload = CODEC.payload(batch_of(pairs))
-    assert CODEC.encode(Header(1, 2, 3), batch_of(pairs)) == bytes(Header(1, 2, 3)) + payload
+    assert CODEC.encode(BufferHeader(1, 2, 3), batch_of(pairs)) == bytes(BufferHeader(1, 2, 3)) + payload
     read = CODEC.read_payload(payload)
     assert read == batch_of(pairs)
-    assert read.columnar is (len(pairs) > FEW), "rows are made when they are asked for"
+    assert read.columnar is (len(pairs) > MAX_SMALL_ROWS), "rows are made when they are asked for"
 
 
 @given(records, st.integers(500, 3000))
 def test_no_part_is_larger_than_the_limit(pairs: list[tuple[int, tuple[str, int]]], limit: int) -> None:
-    parts = CODEC.encode_within(limit, Header(0, 0, 0, 0), batch_of(pairs))
+    parts = CODEC.encode_within(limit, BufferHeader(0, 0, 0, 0), batch_of(pairs))
     assert all(len(part) <= limit for part in parts)
 
 
@@ -90,10 +90,10 @@ def test_records_larger_than_the_limit_are_cut_into_fragments(
     pairs: list[tuple[int, tuple[str, int]]], sizes: list[int], limit: int
 ) -> None:
     pairs = [*pairs, *((1, ("x" * size, size)) for size in sizes)]
-    header = Header(3, 1, 10, 7, ends=True, generation=2)
+    header = BufferHeader(3, 1, 10, 7, ends=True, generation=2)
     parts = CODEC.encode_within(limit, header, batch_of(pairs))
     assert all(len(part) <= limit for part in parts)
-    headers = list(map(header_of, parts))
+    headers = list(map(decode_header, parts))
     assert [each.sequence for each in headers] == list(range(10, 10 + len(parts)))
     assert {(each.sender, each.attempt, each.generation) for each in headers} == {(3, 1, 2)}
     assert {each.watermark for each in headers[:-1]} <= {NO_WATERMARK}
@@ -104,9 +104,9 @@ def test_records_larger_than_the_limit_are_cut_into_fragments(
             assert not fragments
             given_back += list(CODEC.decode(part)[1].values)
             continue
-        fragments.append(part[HEADER_SIZE:])
+        fragments.append(part[HEADER_BYTES:])
         if each.last_fragment:
-            whole, batch = CODEC.decode(whole_of(each, fragments))
+            whole, batch = CODEC.decode(join_fragments(each, fragments))
             assert not whole.fragment
             assert len(batch) == 1
             given_back += list(batch.values)
@@ -117,11 +117,11 @@ def test_records_larger_than_the_limit_are_cut_into_fragments(
 
 
 def test_a_record_that_no_channel_carries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffers, "LARGEST_RECORD", 1_000)
+    monkeypatch.setattr(buffers, "MAX_RECORD_BYTES", 1_000)
     with pytest.raises(
         RecordTooLarge, match=r"a record has 1,0\d\d bytes, and a channel carries at most 1,000"
     ):
-        CODEC.encode_within(400, Header(0, 0, 0, 0), batch_of([(1, ("x" * 1000, 1))]))
+        CODEC.encode_within(400, BufferHeader(0, 0, 0, 0), batch_of([(1, ("x" * 1000, 1))]))
 
 
 @given(st.binary(max_size=100))
@@ -134,13 +134,13 @@ def test_bytes_that_are_no_buffer_are_refused(data: bytes) -> None:
 
 
 def test_a_buffer_cut_short_is_refused() -> None:
-    data = CODEC.encode(Header(0, 0, 0, 0), batch_of([(1, ("a", 1))]))
+    data = CODEC.encode(BufferHeader(0, 0, 0, 0), batch_of([(1, ("a", 1))]))
     with pytest.raises(BufferError):
         CODEC.decode(data[:-40])
 
 
 checkpoints = st.builds(
-    Checkpoint,
+    CheckpointTrigger,
     checkpoint_id=st.integers(1, 2**40),
     timestamp=st.integers(0, 2**52),
     options=st.builds(
@@ -157,7 +157,7 @@ checkpoints = st.builds(
 
 @given(headers, checkpoints)
 def test_a_barrier_comes_back_with_its_checkpoint_and_holds_no_records(
-    header: Header, checkpoint: Checkpoint
+    header: BufferHeader, checkpoint: CheckpointTrigger
 ) -> None:
     header = msgspec.structs.replace(header, barrier=True)
     data = write_barrier(header, checkpoint)
@@ -168,10 +168,12 @@ def test_a_barrier_comes_back_with_its_checkpoint_and_holds_no_records(
 
 
 @given(headers, records)
-def test_a_buffer_of_records_is_no_barrier(header: Header, pairs: list[tuple[int, tuple[str, int]]]) -> None:
+def test_a_buffer_of_records_is_no_barrier(
+    header: BufferHeader, pairs: list[tuple[int, tuple[str, int]]]
+) -> None:
     assert not is_barrier(CODEC.encode(header, batch_of(pairs)))
 
 
 def test_a_torn_barrier_is_refused() -> None:
     with pytest.raises(BufferError, match="barrier"):
-        read_barrier(bytes(Header(0, 0, 0, barrier=True)) + b"\xc1")
+        read_barrier(bytes(BufferHeader(0, 0, 0, barrier=True)) + b"\xc1")

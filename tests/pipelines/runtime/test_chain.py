@@ -7,7 +7,7 @@ import pytest
 from tailrace.pipelines.runtime.operators.chain import OperatorChain
 from tailrace.pipelines.runtime.operators.operator import Operator
 from tailrace.pipelines.runtime.records.batch import Batch
-from tailrace.pipelines.runtime.records.buffers import END_OF_TIME
+from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK
 from tailrace.schemas.types import OperatorConfig
 
 Story = list[tuple[str, str]]
@@ -29,15 +29,15 @@ class Told(Operator):
         self.output.emit_side("side", batch)
 
     def advance_watermark(self, watermark: int) -> None:
-        self._note("end of event time" if watermark == END_OF_TIME else f"watermark {watermark}")
+        self._note("end of event time" if watermark == MAX_WATERMARK else f"watermark {watermark}")
         super().advance_watermark(watermark)
 
     @property
     def next_clock(self) -> int:
-        return END_OF_TIME if self.name == "left" else 9
+        return MAX_WATERMARK if self.name == "left" else 9
 
     def advance_clock(self, clock: int) -> None:
-        self._note("end of the clock" if clock == END_OF_TIME else f"clock {clock}")
+        self._note("end of the clock" if clock == MAX_WATERMARK else f"clock {clock}")
 
     def set_idle(self, idle: bool) -> None:
         self._note(f"idle {idle}")
@@ -66,7 +66,7 @@ class Recorded:
         self.story.append((self.name, str(batch.values)))
 
     def advance_watermark(self, watermark: int) -> None:
-        self.story.append((self.name, "end" if watermark == END_OF_TIME else f"watermark {watermark}"))
+        self.story.append((self.name, "end" if watermark == MAX_WATERMARK else f"watermark {watermark}"))
 
     def set_idle(self, idle: bool) -> None:
         self.story.append((self.name, f"idle {idle}"))

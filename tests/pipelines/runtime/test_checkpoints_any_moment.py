@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.pipelines.checkpoint.compatibility import misfits
+from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, Taken, storage
@@ -174,4 +174,4 @@ def fitting(taken: list[Taken], graph: JobGraph, seed: int) -> list[Taken]:
     """Some of those that the graph can begin with."""
     rng = random.Random(seed)
     chosen = rng.sample(taken, min(3, len(taken)))
-    return [each for each in chosen if not misfits(each.metadata, graph)]
+    return [each for each in chosen if not incompatibilities(each.metadata, graph)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.api import FileSink, StreamExecutionEnvironment
-from tailrace.pipelines.checkpoint.compatibility import misfits
+from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, storage
@@ -44,7 +44,7 @@ def test_files_hold_each_record_once(
         job.run(crashes)
         if job.taken and job.taken[-1].stops:
             again = into_files(Path(folder), other)
-            if misfits(job.taken[-1].metadata, again):
+            if incompatibilities(job.taken[-1].metadata, again):
                 again = first
             MemoryCluster(again, {}, seed + 1, job_id="again", restored=job.taken[-1]).run(crashes)
         assert counted(records_of(Path(folder) / "out")) == counted(list(map(numbered, range(60))))

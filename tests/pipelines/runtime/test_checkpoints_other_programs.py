@@ -21,7 +21,7 @@ from tailrace.pipelines.api import (
     StreamExecutionEnvironment,
     ValueStateDescriptor,
 )
-from tailrace.pipelines.checkpoint.compatibility import misfits
+from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, storage
@@ -90,7 +90,7 @@ def test_state_finds_its_operator(
         job.run(crashes)
         graph = other.graph(pairs)
         for taken in job.taken[-3:]:
-            faults = misfits(taken.metadata, graph, allow_non_restored_state=True)
+            faults = incompatibilities(taken.metadata, graph, allow_non_restored_state=True)
             if faults:
                 event(faults[0].partition(":")[0].split("'")[0])
                 continue
@@ -116,7 +116,7 @@ def test_state_of_nobody_is_refused_by_name(
             kept = {
                 names[key] for part in taken.metadata.subtasks for key in part.state.operators if key in names
             }
-            faults = "\n".join(misfits(taken.metadata, graph))
+            faults = "\n".join(incompatibilities(taken.metadata, graph))
             for name in gone & kept:
                 assert f"'{name}'" in faults
             for name in {"passed", "again"} - gone:

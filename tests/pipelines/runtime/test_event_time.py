@@ -11,7 +11,7 @@ from tailrace.pipelines.api import (
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
 )
-from tailrace.pipelines.runtime.common.event_time import timed_edges
+from tailrace.pipelines.runtime.common.event_time import event_time_edges
 
 
 def by_word(
@@ -34,4 +34,4 @@ def test_event_time_matters_on_all_edges_before_what_goes_by_it(
     by_word(words.rebalance().map(str.lower, str), window)
     graph = env.get_job_graph("words")
     assert len(graph.edges) == 3
-    assert timed_edges(graph) == {edge.data_set_id for edge in graph.edges[:timed]}
+    assert event_time_edges(graph) == {edge.data_set_id for edge in graph.edges[:timed]}

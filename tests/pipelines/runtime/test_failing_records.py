@@ -44,7 +44,7 @@ from tailrace.pipelines.api import (
 from tailrace.pipelines.functions import CoFlatMapFunction, CoProcessFunction, KeyedCoProcessFunction
 from tailrace.pipelines.graph.chain import edge_type
 from tailrace.pipelines.graph.physical_plan import channel_topic
-from tailrace.pipelines.runtime.common.failures import RecordError, describe
+from tailrace.pipelines.runtime.common.failures import RecordError, describe_failure
 from tailrace.pipelines.runtime.records.buffers import BufferCodec
 from tailrace.services.core.failure_repetition import describe_repetition
 
@@ -251,7 +251,7 @@ def failures(cluster: MemoryCluster, attempts: int = 2) -> list[str]:
     for _ in range(attempts):
         with pytest.raises(RecordError) as raised:
             cluster.run()
-        lines.append(describe(raised.value).splitlines()[0])
+        lines.append(describe_failure(raised.value).splitlines()[0])
     return lines
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.pipelines.runtime.common.failures import LONGEST, TaskError, UserCodeError, describe, shortened
+from tailrace.pipelines.runtime.common.failures import (
+    MAX_FAILURE_LENGTH,
+    TaskError,
+    UserCodeError,
+    describe_failure,
+    truncate,
+)
 
 
 def raised(error: Exception) -> Exception:
@@ -21,25 +27,25 @@ class Unspeakable(Exception):
 
 @pytest.mark.parametrize("kind", [ValueError, TaskError])
 def test_a_huge_message_is_cut_and_says_so(kind: type[Exception]) -> None:
-    reason = describe(raised(kind("x" * 3_000_000)))
-    assert len(reason) <= LONGEST
+    reason = describe_failure(raised(kind("x" * 3_000_000)))
+    assert len(reason) <= MAX_FAILURE_LENGTH
     assert "[cut: " in reason
 
 
 def test_a_huge_message_leaves_room_for_the_line_and_the_traceback() -> None:
     error = UserCodeError("Map", None)
     error.__cause__ = raised(ValueError("x" * 3_000_000))
-    first, second, *_ = describe(error).splitlines()
+    first, second, *_ = describe_failure(error).splitlines()
     assert f"{__file__}:" in first
     assert "in operator 'Map'" in first
     assert second.startswith("Traceback")
 
 
 def test_what_can_be_said_in_full_is() -> None:
-    assert shortened("a" * LONGEST) == "a" * LONGEST
-    assert describe(TaskError("Kafka is not there")) == "Kafka is not there"
+    assert truncate("a" * MAX_FAILURE_LENGTH) == "a" * MAX_FAILURE_LENGTH
+    assert describe_failure(TaskError("Kafka is not there")) == "Kafka is not there"
 
 
 def test_a_message_that_cannot_be_encoded_or_made_is_reported_all_the_same() -> None:
-    assert describe(TaskError("file \udcff")) == "file ?"
-    assert describe(raised(Unspeakable())).startswith("Unspeakable: its message could not be made\n")
+    assert describe_failure(TaskError("file \udcff")) == "file ?"
+    assert describe_failure(raised(Unspeakable())).startswith("Unspeakable: its message could not be made\n")

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.common.failures import TaskError
-from tailrace.pipelines.runtime.formats import Format, read_good, reader_of, writer_of
-from tailrace.pipelines.runtime.formats.avro_schema import derived
+from tailrace.pipelines.runtime.formats import ValueFormat, create_reader, create_writer, read_valid
+from tailrace.pipelines.runtime.formats.avro_schema import derive_schema
 from tailrace.pipelines.runtime.formats.format import FormatKind, Framing
-from tailrace.pipelines.runtime.formats.schema_registry import Registry
+from tailrace.pipelines.runtime.formats.schema_registry import SchemaRegistry
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.types import PICKLED, RecordType
 
@@ -52,10 +52,10 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     list[bool]: st.lists(st.booleans()),
 }
 FORMATS = [
-    Format(FormatKind.JSON),
-    Format(FormatKind.AVRO),
-    Format(FormatKind.AVRO, framing=Framing.NONE),
-    Format(FormatKind.AVRO, registry="mock://test-formats"),
+    ValueFormat(FormatKind.JSON),
+    ValueFormat(FormatKind.AVRO),
+    ValueFormat(FormatKind.AVRO, framing=Framing.NONE),
+    ValueFormat(FormatKind.AVRO, registry="mock://test-formats"),
 ]
 
 
@@ -63,19 +63,21 @@ def batch_of(records: Sequence[Any]) -> Batch:
     return Batch(list(range(len(records))), list(records))
 
 
-def read(of: Format, record_type: RecordType, values: Sequence[bytes]) -> tuple[Batch, list[tuple[int, str]]]:
+def read(
+    of: ValueFormat, record_type: RecordType, values: Sequence[bytes]
+) -> tuple[Batch, list[tuple[int, str]]]:
     timestamps = pa.array(range(len(values)), pa.int64())
-    batch, bad = read_good(reader_of(of, record_type), timestamps, pa.array(values, pa.binary()))
+    batch, bad = read_valid(create_reader(of, record_type), timestamps, pa.array(values, pa.binary()))
     return batch, [(each.index, each.why) for each in bad]
 
 
 @pytest.mark.parametrize("of", FORMATS, ids=lambda of: f"{of.kind}-{of.framed}")
 @pytest.mark.parametrize("hint", VALUES, ids=str)
 @given(data=st.data())
-def test_declared_records_come_back_as_they_were(of: Format, hint: Any, data: st.DataObject) -> None:
+def test_declared_records_come_back_as_they_were(of: ValueFormat, hint: Any, data: st.DataObject) -> None:
     records = data.draw(st.lists(VALUES[hint], max_size=5))
     record_type = RecordType.of(hint)
-    values = writer_of(of, record_type, "topic").write(batch_of(records))
+    values = create_writer(of, record_type, "topic").write(batch_of(records))
     batch, bad = read(of, record_type, values)
     assert bad == []
     assert batch == batch_of(records)
@@ -83,20 +85,20 @@ def test_declared_records_come_back_as_they_were(of: Format, hint: Any, data: st
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_text_is_utf8_and_columns_all_the_way(lines: list[str]) -> None:
-    of, text = Format(FormatKind.TEXT), RecordType.of(str)
+    of, text = ValueFormat(FormatKind.TEXT), RecordType.of(str)
     batch, _ = read(of, text, [line.encode() for line in lines])
     assert batch.columnar or len(lines) < 2
     assert batch == batch_of(lines)
-    assert writer_of(of, text, "topic").write(batch) == [line.encode() for line in lines]
+    assert create_writer(of, text, "topic").write(batch) == [line.encode() for line in lines]
 
 
 def test_raw_values_are_bytes_and_nothing_else() -> None:
-    of, raw = Format(FormatKind.RAW), RecordType.of(bytes)
+    of, raw = ValueFormat(FormatKind.RAW), RecordType.of(bytes)
     batch, _ = read(of, raw, [b"\xff", b""])
     assert batch.values == [b"\xff", b""]
-    assert writer_of(of, raw, "topic").write(batch) == [b"\xff", b""]
+    assert create_writer(of, raw, "topic").write(batch) == [b"\xff", b""]
     with pytest.raises(TypeError, match="the raw format writes bytes, not str"):
-        writer_of(of, PICKLED, "topic").write(batch_of(["text"]))
+        create_writer(of, PICKLED, "topic").write(batch_of(["text"]))
 
 
 @given(
@@ -104,7 +106,7 @@ def test_raw_values_are_bytes_and_nothing_else() -> None:
 )
 def test_bad_values_are_found_wherever_they_are_and_the_others_read(values: list[bytes]) -> None:
     good = {b'{"x": 1}': {"x": 1}, b'{"x":\n2}': {"x": 2}}
-    batch, bad = read(Format(FormatKind.JSON), PICKLED, values)
+    batch, bad = read(ValueFormat(FormatKind.JSON), PICKLED, values)
     assert batch.values == [good[value] for value in values if value in good]
     assert batch.timestamps == [i for i, value in enumerate(values) if value in good]
     assert [index for index, _ in bad] == [i for i, value in enumerate(values) if value not in good]
@@ -113,23 +115,23 @@ def test_bad_values_are_found_wherever_they_are_and_the_others_read(values: list
 @pytest.mark.parametrize(
     ("of", "hint", "value", "why"),
     [
-        (Format(FormatKind.TEXT), str, b"\xff", "can't decode byte 0xff"),
-        (Format(FormatKind.JSON), Point, b'{"y": 1}', "missing required field `x`"),
-        (Format(FormatKind.JSON), Point, b'{"x": "1"}', "Expected `int`, got `str`"),
-        (Format(FormatKind.JSON), int, b"9223372036854775808", "<= 9223372036854775807"),
-        (Format(FormatKind.AVRO), Point, b"\xc3\x01tooshort", "not with c3 01"),
-        (Format(FormatKind.AVRO, framing=Framing.NONE), Point, b"\x02", "it ends within a record"),
-        (Format(FormatKind.AVRO, framing=Framing.NONE), Point, bytes(12), "3 bytes follow the record"),
+        (ValueFormat(FormatKind.TEXT), str, b"\xff", "can't decode byte 0xff"),
+        (ValueFormat(FormatKind.JSON), Point, b'{"y": 1}', "missing required field `x`"),
+        (ValueFormat(FormatKind.JSON), Point, b'{"x": "1"}', "Expected `int`, got `str`"),
+        (ValueFormat(FormatKind.JSON), int, b"9223372036854775808", "<= 9223372036854775807"),
+        (ValueFormat(FormatKind.AVRO), Point, b"\xc3\x01tooshort", "not with c3 01"),
+        (ValueFormat(FormatKind.AVRO, framing=Framing.NONE), Point, b"\x02", "it ends within a record"),
+        (ValueFormat(FormatKind.AVRO, framing=Framing.NONE), Point, bytes(12), "3 bytes follow the record"),
         (
-            Format(FormatKind.AVRO, registry="mock://other"),
+            ValueFormat(FormatKind.AVRO, registry="mock://other"),
             Point,
             b"\x00\x00\x00\x00\x63",
             "has no schema 99",
         ),
-        (Format(FormatKind.AVRO, registry="mock://other"), Point, b"{}", "not with 00 and a schema id"),
+        (ValueFormat(FormatKind.AVRO, registry="mock://other"), Point, b"{}", "not with 00 and a schema id"),
     ],
 )
-def test_why_a_value_is_bad_is_told(of: Format, hint: Any, value: bytes, why: str) -> None:
+def test_why_a_value_is_bad_is_told(of: ValueFormat, hint: Any, value: bytes, why: str) -> None:
     _, ((index, told),) = read(of, RecordType.of(hint), [value])
     assert index == 0
     assert why in told
@@ -138,26 +140,26 @@ def test_why_a_value_is_bad_is_told(of: Format, hint: Any, value: bytes, why: st
 def test_values_of_an_older_schema_are_resolved_by_way_of_the_registry() -> None:
     url = f"mock://{uuid.uuid4()}"
     older = {"type": "record", "name": "Trip", "fields": [{"name": "name", "type": "string"}]}
-    of = Format(FormatKind.AVRO, schema=json.dumps(older), registry=url)
-    values = writer_of(of, PICKLED, "topic").write(batch_of([{"name": "north"}]))
+    of = ValueFormat(FormatKind.AVRO, schema=json.dumps(older), registry=url)
+    values = create_writer(of, PICKLED, "topic").write(batch_of([{"name": "north"}]))
     newer = {**older, "fields": [*older["fields"], {"name": "price", "type": "int", "default": 7}]}  # type: ignore[misc]
-    batch, bad = read(Format(FormatKind.AVRO, schema=json.dumps(newer), registry=url), PICKLED, values)
+    batch, bad = read(ValueFormat(FormatKind.AVRO, schema=json.dumps(newer), registry=url), PICKLED, values)
     assert (batch.values, bad) == ([{"name": "north", "price": 7}], [])
-    assert read(Format(FormatKind.AVRO, registry=url), PICKLED, values)[0].values == [{"name": "north"}]
+    assert read(ValueFormat(FormatKind.AVRO, registry=url), PICKLED, values)[0].values == [{"name": "north"}]
 
 
 def test_a_registry_that_does_not_answer_makes_no_value_bad() -> None:
-    nobody = Format(FormatKind.AVRO, registry="http://127.0.0.1:1")
+    nobody = ValueFormat(FormatKind.AVRO, registry="http://127.0.0.1:1")
     with pytest.raises(TaskError, match="can't be asked"):
         read(nobody, PICKLED, [b"\x00\x00\x00\x00\x01\x02"])
 
 
 def test_what_a_registry_has_said_is_remembered_for_other_processes(tmp_path: Path) -> None:
-    class Silent(Registry):
+    class Silent(SchemaRegistry):
         def _ask(self, schema_id: int) -> list[str]:
             raise AssertionError("it was asked again")
 
-    class Telling(Registry):
+    class Telling(SchemaRegistry):
         def _ask(self, schema_id: int) -> list[str]:
             return ['"string"']
 
@@ -166,7 +168,7 @@ def test_what_a_registry_has_said_is_remembered_for_other_processes(tmp_path: Pa
 
 
 def test_a_schema_follows_from_the_record_type() -> None:
-    assert derived(RecordType.of(Trip)).form == {
+    assert derive_schema(RecordType.of(Trip)).form == {
         "type": "record",
         "name": "Trip",
         "fields": [
@@ -189,10 +191,10 @@ def test_a_schema_follows_from_the_record_type() -> None:
 
 @given(st.lists(TRIPS, min_size=1, max_size=3))
 def test_avro_values_are_what_fastavro_reads(trips: list[Trip]) -> None:
-    of = Format(FormatKind.AVRO)
+    of = ValueFormat(FormatKind.AVRO)
     record_type = RecordType.of(Trip)
-    values = writer_of(of, record_type, "topic").write(batch_of(trips))
-    schema = derived(record_type)
+    values = create_writer(of, record_type, "topic").write(batch_of(trips))
+    schema = derive_schema(record_type)
     for trip, value in zip(trips, values, strict=True):
         assert value[:10] == b"\xc3\x01" + schema.fingerprint()
         with pa.BufferReader(value[10:]) as stream:
@@ -204,10 +206,13 @@ def test_avro_values_are_what_fastavro_reads(trips: list[Trip]) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: writer_of(Format(FormatKind.AVRO), PICKLED, "t"), "no Avro schema follows from"),
-        (lambda: reader_of(Format(FormatKind.AVRO), PICKLED), "cannot be read without a schema"),
-        (lambda: reader_of(Format(FormatKind.AVRO, schema="{"), PICKLED), "the Avro schema '{' cannot be used"),
-        (lambda: reader_of(Format(FormatKind.AVRO, framing=Framing.REGISTRY), PICKLED), "needs the address"),
+        (lambda: create_writer(ValueFormat(FormatKind.AVRO), PICKLED, "t"), "no Avro schema follows from"),
+        (lambda: create_reader(ValueFormat(FormatKind.AVRO), PICKLED), "cannot be read without a schema"),
+        (
+            lambda: create_reader(ValueFormat(FormatKind.AVRO, schema="{"), PICKLED),
+            "the Avro schema '{' cannot be used",
+        ),
+        (lambda: create_reader(ValueFormat(FormatKind.AVRO, framing=Framing.REGISTRY), PICKLED), "needs the address"),
     ],
 )  # fmt: skip
 def test_formats_that_cannot_work_say_what_to_do(make: Any, said: str) -> None:

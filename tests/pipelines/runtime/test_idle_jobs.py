@@ -31,9 +31,9 @@ from tailrace.pipelines.api import (
     TumblingProcessingTimeWindows,
     WatermarkStrategy,
 )
-from tailrace.pipelines.checkpoint.compatibility import misfits
+from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.pipelines.graph.physical_plan import output_topic
-from tailrace.pipelines.runtime.common.event_time import timed_edges
+from tailrace.pipelines.runtime.common.event_time import event_time_edges
 from tailrace.pipelines.runtime.stream_task.output.record_writer import REPEATED_AT_ONCE
 from tailrace.schemas.types import JobGraph
 
@@ -203,7 +203,7 @@ def test_an_idle_job_sends_nothing(kind: str) -> None:
 @pytest.mark.parametrize("kind", [each for each in KINDS if "event time" in each])
 def test_an_idle_job_repeats_event_time_to_a_few_receivers_in_turn(kind: str) -> None:
     rounds, parallelism = 2, 10
-    edges = len(timed_edges(job(kind, parallelism)))
+    edges = len(event_time_edges(job(kind, parallelism)))
     sent = idle_messages(kind, parallelism, rounds * EVENT_TIME_REPEATED)
     assert 0 < sent <= edges * rounds * parallelism * REPEATED_AT_ONCE
 
@@ -238,7 +238,7 @@ def test_timers_that_were_registered_before_a_crash_or_a_savepoint_fire_behind_i
         assert Counter(each["record"] for each in before.given) == Counter(VALUES)
         for taken in before.taken[:: max(1, len(before.taken) // 2)]:
             graph = job(kind, other)
-            if misfits(taken.metadata, graph):
+            if incompatibilities(taken.metadata, graph):
                 continue
             after = MemoryCluster(graph, TOPICS, seed + 1, job_id="again", restored=taken)
             after.run(crashes, crash_rate=0.02, until=lambda _, after=after: len(after.given) >= len(VALUES))

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
-from tailrace.pipelines.runtime.records.buffers import END_OF_TIME, NO_WATERMARK, BufferError, Header
+from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
+from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK, NO_WATERMARK, BufferError, BufferHeader
 from tailrace.pipelines.runtime.stream_task.input.input_gate import InputGate
 
 SENDERS = 3
 
 
 @st.composite
-def channels(draw: st.DrawFn) -> list[Header]:
+def channels(draw: st.DrawFn) -> list[BufferHeader]:
     """What three senders wrote on one channel: times rise, some are idle now and then, some end, some just tick."""
     channel = []
-    last = [Header(sender, 0, -1) for sender in range(SENDERS)]
+    last = [BufferHeader(sender, 0, -1) for sender in range(SENDERS)]
     for sender, step, what in draw(
         st.lists(
             st.tuples(
@@ -33,7 +33,7 @@ def channels(draw: st.DrawFn) -> list[Header]:
         before = last[sender]
         if before.ends:
             continue
-        said = Header(
+        said = BufferHeader(
             sender,
             0,
             before.sequence + 1,
@@ -47,7 +47,7 @@ def channels(draw: st.DrawFn) -> list[Header]:
     return channel
 
 
-def pass_through(gate: InputGate, channel: Iterable[Header]) -> None:
+def pass_through(gate: InputGate, channel: Iterable[BufferHeader]) -> None:
     for offset, header in enumerate(channel):
         if gate.admits(0, offset, header):
             gate.conclude(0, header)
@@ -58,9 +58,11 @@ def fresh(ended: frozenset[int] = frozenset()) -> InputGate:
 
 
 @given(channels())
-def test_time_is_the_least_of_active_senders_or_the_greatest_of_idle_ones(channel: list[Header]) -> None:
+def test_time_is_the_least_of_active_senders_or_the_greatest_of_idle_ones(
+    channel: list[BufferHeader],
+) -> None:
     gate = fresh()
-    latest = {sender: Header(sender, 0, -1) for sender in range(SENDERS)}
+    latest = {sender: BufferHeader(sender, 0, -1) for sender in range(SENDERS)}
     watermark = NO_WATERMARK
     for offset, header in enumerate(channel):
         assert gate.admits(0, offset, header)
@@ -72,14 +74,14 @@ def test_time_is_the_least_of_active_senders_or_the_greatest_of_idle_ones(channe
         reached = min(each.watermark for each in active) if active else max(idle, default=NO_WATERMARK)
         watermark = max(watermark, reached)
         if not present:
-            watermark = END_OF_TIME
+            watermark = MAX_WATERMARK
         assert gate.watermark == watermark
         assert gate.idle == (bool(present) and not active)
         assert gate.ended == (not present)
 
 
 @given(channels(), st.integers(0, 30))
-def test_a_successor_knows_who_has_ended(channel: list[Header], crash_after: int) -> None:
+def test_a_successor_knows_who_has_ended(channel: list[BufferHeader], crash_after: int) -> None:
     whole, first = fresh(), fresh()
     pass_through(whole, channel)
     pass_through(first, channel[:crash_after])
@@ -91,7 +93,7 @@ def test_a_successor_knows_who_has_ended(channel: list[Header], crash_after: int
 
 @given(channels(), st.data())
 @settings(max_examples=300)
-def test_ticks_may_be_lost_or_come_at_any_moment(channel: list[Header], data: st.DataObject) -> None:
+def test_ticks_may_be_lost_or_come_at_any_moment(channel: list[BufferHeader], data: st.DataObject) -> None:
     """Also before what they follow: then they are of an older process of the attempt."""
     without = [header for header in channel if not header.tick]
     late = list(without)
@@ -100,7 +102,7 @@ def test_ticks_may_be_lost_or_come_at_any_moment(channel: list[Header], data: st
             late.insert(data.draw(st.integers(0, len(late))), tick)
     # Each sender ends, so that nothing is left that only a tick has said.
     last = dict.fromkeys(range(SENDERS), -1) | {h.sender: h.sequence for h in without}
-    ends = [Header(sender, 0, sequence + 1, ends=True) for sender, sequence in last.items()]
+    ends = [BufferHeader(sender, 0, sequence + 1, ends=True) for sender, sequence in last.items()]
     plain, ticked = fresh(), fresh()
     pass_through(plain, [*without, *ends])
     pass_through(ticked, [*late, *ends])
@@ -109,83 +111,93 @@ def test_ticks_may_be_lost_or_come_at_any_moment(channel: list[Header], data: st
 
 def test_a_tick_that_is_not_the_latest_word_counts_for_nothing() -> None:
     gate = InputGate([[1]], [frozenset()])
-    pass_through(gate, [Header(1, 1, 0, 5), Header(1, 1, 1, 6)])
-    for stale in (Header(1, 1, 1, 9, tick=True, idle=True), Header(1, 0, 2, 9, tick=True)):
+    pass_through(gate, [BufferHeader(1, 1, 0, 5), BufferHeader(1, 1, 1, 6)])
+    for stale in (BufferHeader(1, 1, 1, 9, tick=True, idle=True), BufferHeader(1, 0, 2, 9, tick=True)):
         assert not gate.admits(0, 7, stale)
-    assert gate.admits(0, 8, Header(1, 1, 2, 9, tick=True))
-    assert gate.admits(0, 9, Header(1, 1, 2, 9)), "a tick takes no number"
+    assert gate.admits(0, 8, BufferHeader(1, 1, 2, 9, tick=True))
+    assert gate.admits(0, 9, BufferHeader(1, 1, 2, 9)), "a tick takes no number"
 
 
 def test_what_a_successor_hears_first_may_be_a_tick_that_is_late() -> None:
     gate = fresh()
-    pass_through(gate, [Header(1, 0, 3, 5, tick=True), Header(1, 0, 7, 6), Header(1, 0, 8, 7)])
-    assert not gate.admits(0, 3, Header(1, 0, 8, 9, tick=True))
+    pass_through(
+        gate, [BufferHeader(1, 0, 3, 5, tick=True), BufferHeader(1, 0, 7, 6), BufferHeader(1, 0, 8, 7)]
+    )
+    assert not gate.admits(0, 3, BufferHeader(1, 0, 8, 9, tick=True))
 
 
 def test_a_gap_in_a_senders_numbers_is_an_error() -> None:
     gate = fresh()
-    gate.admits(0, 0, Header(1, 0, 0))
+    gate.admits(0, 0, BufferHeader(1, 0, 0))
     with pytest.raises(TaskError, match="number 2 of sender 1"):
-        gate.admits(0, 1, Header(1, 0, 2))
+        gate.admits(0, 1, BufferHeader(1, 0, 2))
 
 
 def test_a_tick_of_an_older_process_of_the_same_attempt_counts_for_nothing() -> None:
     gate = fresh()
-    pass_through(gate, [Header(1, 0, number) for number in range(10)])
-    pass_through(gate, [Header(1, 0, number, 5) for number in range(2)])
-    assert not gate.admits(0, 12, Header(1, 0, 10, 9, idle=True, tick=True))
-    assert gate.admits(0, 13, Header(1, 0, 2, 6))
+    pass_through(gate, [BufferHeader(1, 0, number) for number in range(10)])
+    pass_through(gate, [BufferHeader(1, 0, number, 5) for number in range(2)])
+    assert not gate.admits(0, 12, BufferHeader(1, 0, 10, 9, idle=True, tick=True))
+    assert gate.admits(0, 13, BufferHeader(1, 0, 2, 6))
     with pytest.raises(TaskError, match="number 4 of sender 1"):
-        gate.admits(0, 14, Header(1, 0, 4))
+        gate.admits(0, 14, BufferHeader(1, 0, 4))
 
 
 def test_a_new_attempt_of_a_sender_counts_from_anew() -> None:
     gate = fresh()
-    assert gate.admits(0, 0, Header(1, 0, 7))
-    assert gate.admits(0, 1, Header(1, 1, 0))
+    assert gate.admits(0, 0, BufferHeader(1, 0, 7))
+    assert gate.admits(0, 1, BufferHeader(1, 1, 0))
 
 
 def test_an_attempt_that_goes_on_in_another_process_counts_from_anew() -> None:
     gate = fresh()
-    gate.admits(0, 0, Header(1, 0, 7))
-    gate.admits(0, 1, Header(1, 0, 0))
+    gate.admits(0, 0, BufferHeader(1, 0, 7))
+    gate.admits(0, 1, BufferHeader(1, 0, 0))
     with pytest.raises(TaskError, match="number 2 of sender 1"):
-        gate.admits(0, 2, Header(1, 0, 2))
+        gate.admits(0, 2, BufferHeader(1, 0, 2))
 
 
 def test_who_does_not_send_here_is_refused() -> None:
     with pytest.raises(BufferError, match="9, which does not"):
-        fresh().checked(0, Header(9, 0, 0))
+        fresh().checked(0, BufferHeader(9, 0, 0))
 
 
 def test_a_subtask_with_few_senders_waits_for_no_others() -> None:
     gate = InputGate([[2], [0]], [frozenset(), frozenset()])
     for i, sender in enumerate((2, 0)):
-        assert gate.admits(i, 0, Header(sender, 0, 0, 5 + i))
-        gate.conclude(i, Header(sender, 0, 0, 5 + i))
+        assert gate.admits(i, 0, BufferHeader(sender, 0, 0, 5 + i))
+        gate.conclude(i, BufferHeader(sender, 0, 0, 5 + i))
     assert gate.watermark == 5
 
 
 def test_an_older_generation_of_the_job_counts_for_nothing_and_a_newer_one_ends_the_attempt() -> None:
     gate = InputGate([range(1)], [frozenset()], generation=2)
-    for older in (Header(0, 3, 7, 9, generation=1), Header(9, 0, 0, 9), Header(0, 3, 9, ends=True)):
+    for older in (
+        BufferHeader(0, 3, 7, 9, generation=1),
+        BufferHeader(9, 0, 0, 9),
+        BufferHeader(0, 3, 9, ends=True),
+    ):
         assert not gate.admits(0, 0, older)
-    own = Header(0, 0, 0, 5, generation=2)
+    own = BufferHeader(0, 0, 0, 5, generation=2)
     assert gate.admits(0, 1, own)
     gate.conclude(0, own)
     assert gate.watermark == 5
     with pytest.raises(TaskError, match="superseded"):
-        gate.admits(0, 2, Header(0, 0, 0, generation=3))
+        gate.admits(0, 2, BufferHeader(0, 0, 0, generation=3))
 
 
 def test_time_stands_still_behind_an_end_by_a_savepoint() -> None:
     gate = InputGate([range(2)], [frozenset()])
-    for said in (Header(0, 0, 0, 5), Header(1, 0, 0, 9), Header(0, 0, 1, ends=True, stops=True)):
+    for said in (
+        BufferHeader(0, 0, 0, 5),
+        BufferHeader(1, 0, 0, 9),
+        BufferHeader(0, 0, 1, ends=True, stops=True),
+    ):
         assert gate.admits(0, 0, said)
         gate.conclude(0, said)
     assert gate.watermark == 5, "what the stopped sender held back is not due by that"
     assert gate.unended == {(0, 1)}
-    last = Header(1, 0, 1, ends=True, stops=True)
+    last = BufferHeader(1, 0, 1, ends=True, stops=True)
     assert gate.admits(0, 0, last)
     gate.conclude(0, last)
     assert gate.ended
@@ -194,16 +206,16 @@ def test_time_stands_still_behind_an_end_by_a_savepoint() -> None:
 
 def test_a_lost_buffer_is_lost_progress() -> None:
     gate = InputGate([range(1)], [frozenset()])
-    assert gate.admits(0, 0, Header(0, 0, 0))
-    with pytest.raises(ProgressLost):
-        gate.admits(0, 1, Header(0, 0, 2))
+    assert gate.admits(0, 0, BufferHeader(0, 0, 0))
+    with pytest.raises(ProgressLostError):
+        gate.admits(0, 1, BufferHeader(0, 0, 2))
 
 
 def test_who_begins_a_generation_hears_each_sender_from_its_first_buffer_on() -> None:
     gate = InputGate([range(2)], [frozenset()], generation=1, begins=True)
-    assert not gate.admits(0, 6, Header(0, 0, 5))
-    assert gate.admits(0, 7, Header(0, 0, 0, generation=1))
-    assert gate.admits(0, 8, Header(0, 0, 1, 5, tick=True, generation=1))
-    assert gate.admits(0, 9, Header(0, 2, 0, generation=1)), "another attempt begins anew"
-    with pytest.raises(ProgressLost, match="number 4 of sender 1"):
-        gate.admits(0, 9, Header(1, 0, 4, generation=1))
+    assert not gate.admits(0, 6, BufferHeader(0, 0, 5))
+    assert gate.admits(0, 7, BufferHeader(0, 0, 0, generation=1))
+    assert gate.admits(0, 8, BufferHeader(0, 0, 1, 5, tick=True, generation=1))
+    assert gate.admits(0, 9, BufferHeader(0, 2, 0, generation=1)), "another attempt begins anew"
+    with pytest.raises(ProgressLostError, match="number 4 of sender 1"):
+        gate.admits(0, 9, BufferHeader(1, 0, 4, generation=1))

@@ -8,10 +8,10 @@ import threading
 
 import msgspec
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
-from tailrace.pipelines.runtime.common.frames import frame
-from tailrace.pipelines.runtime.common.protocol import Cancel, Committing, Notice
+from tailrace.pipelines.runtime.common.frames import encode_frame
+from tailrace.pipelines.runtime.common.protocol import CancelTask, CommitStarted, TaskNotice
 from tailrace.pipelines.runtime.stream_task.loop import input_thread
 from tailrace.pipelines.runtime.stream_task.loop.input_thread import InputThread
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
@@ -19,7 +19,7 @@ from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
 OPEN: list[socket.socket] = []
 """Never closed: a thread that reads them would end this process."""
 
-pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
+pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)
 
 
 @pytest.fixture
@@ -38,31 +38,31 @@ def test_a_process_that_is_cancelled_while_it_commits(
     sockets: tuple[socket.socket, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
     exits: list[int] = []
-    notices: list[Notice] = []
+    notices: list[TaskNotice] = []
     exit_lock = threading.Lock()
     monkeypatch.setattr(os, "_exit", exits.append)
     monkeypatch.setattr(input_thread, "CANCEL_GRACE_S", 0.01)
-    monkeypatch.setattr(input_thread, "COMMIT_GRACE_S", PATIENCE_S if ends else 0.3)
+    monkeypatch.setattr(input_thread, "COMMIT_GRACE_S", TIMEOUT_S if ends else 0.3)
     ours, theirs, listener = sockets
     exit_lock.acquire()
     InputThread(Mailbox(), theirs, listener, notices.append, exit_lock).start()
-    ours.sendall(frame(msgspec.msgpack.encode(Cancel())))
-    eventually(lambda: notices == [Committing()])
+    ours.sendall(encode_frame(msgspec.msgpack.encode(CancelTask())))
+    wait_until(lambda: notices == [CommitStarted()])
     assert exits == []
     if ends:
         exit_lock.release()
-    eventually(lambda: exits == [1])
+    wait_until(lambda: exits == [1])
 
 
 def test_a_process_that_is_cancelled_in_user_code_ends_at_once(
     sockets: tuple[socket.socket, socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exits: list[int] = []
-    notices: list[Notice] = []
+    notices: list[TaskNotice] = []
     monkeypatch.setattr(os, "_exit", exits.append)
     monkeypatch.setattr(input_thread, "CANCEL_GRACE_S", 0.01)
     ours, theirs, listener = sockets
     InputThread(Mailbox(), theirs, listener, notices.append).start()
-    ours.sendall(frame(msgspec.msgpack.encode(Cancel())))
-    eventually(lambda: exits == [1])
+    ours.sendall(encode_frame(msgspec.msgpack.encode(CancelTask())))
+    wait_until(lambda: exits == [1])
     assert notices == []

@@ -10,20 +10,20 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tailrace.pipelines.runtime.common.failures import TaskError
-from tailrace.pipelines.runtime.formats import Format
+from tailrace.pipelines.runtime.formats import ValueFormat
 from tailrace.pipelines.runtime.operators.kafka_source_parameters import (
-    KafkaSource,
+    KafkaSourceParameters,
     OnDataLoss,
-    Starting,
     StartingMode,
+    StartingPosition,
 )
 from tailrace.pipelines.runtime.stream_task.input.input_positions import InputPositions
 from tailrace.pipelines.runtime.stream_task.restore.kafka_source_offsets import (
-    KafkaReading,
-    Resumption,
-    settle,
+    KafkaSourceOffsets,
+    ResumedPositions,
+    resolve_offsets,
 )
-from tailrace.pipelines.runtime.stream_task.state.progress import Progress, ProgressWriter
+from tailrace.pipelines.runtime.stream_task.state.progress import ProgressWriter, SubtaskProgress
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import ProgressEntry
 
 
@@ -48,17 +48,17 @@ class Broker:
         *,
         bounded: bool = False,
         on_data_loss: str = "fail",
-        resumption: Resumption | None = None,
-    ) -> KafkaReading:
+        resumption: ResumedPositions | None = None,
+    ) -> KafkaSourceOffsets:
         """Of a source that begins at the latest records, with two subtasks."""
-        source = KafkaSource(
+        source = KafkaSourceParameters(
             ("t",),
-            Format.of({"kind": "text"}),
-            Starting(StartingMode.LATEST),
+            ValueFormat.of({"kind": "text"}),
+            StartingPosition(StartingMode.LATEST),
             bounded=bounded,
             on_data_loss=OnDataLoss(on_data_loss),
         )
-        reading = settle(
+        reading = resolve_offsets(
             cast(Consumer, self),
             "broker",
             source,
@@ -69,7 +69,9 @@ class Broker:
         )
         if reading.resolved:
             positions = InputPositions(reading.positions)
-            self.entry = ProgressWriter(Progress(), reading.topics, 0, positions, ends=reading.ends).entry()
+            self.entry = ProgressWriter(
+                SubtaskProgress(), reading.topics, 0, positions, ends=reading.ends
+            ).entry()
         return reading
 
 
@@ -105,7 +107,7 @@ def test_what_was_resolved_is_committed_once_also_where_it_is_nothing(subtask: i
 @pytest.mark.parametrize("restored", [False, True])
 @pytest.mark.parametrize(("low", "high"), [(20, 30), (0, 3)])
 def test_a_position_that_its_partition_does_not_hold_any_more(restored: bool, low: int, high: int) -> None:
-    resumption = Resumption({"t": {0: 5}}) if restored else None
+    resumption = ResumedPositions({"t": {0: 5}}) if restored else None
     for policy, found in (("fail", None), ("earliest", low), ("latest", high)):
         broker = Broker([5])
         broker.attempt(0)

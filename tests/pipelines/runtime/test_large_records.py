@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
-from tailrace.pipelines.checkpoint.compatibility import misfits
+from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.records import buffers
 from tailrace.pipelines.runtime.stream_task.output import record_writer
@@ -33,7 +33,7 @@ LIMIT = 200
 @pytest.fixture(scope="module", autouse=True)
 def small_buffers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_writer, "BUFFER_LIMIT", LIMIT)
+        patch.setattr(record_writer, "MAX_BUFFER_BYTES", LIMIT)
         yield
 
 
@@ -84,14 +84,14 @@ def test_records_of_any_size_arrive_once(
         assert sizes_of(job) == meaning_of(sizes)
         again = graph_of(sizes, other, chaining=chaining)
         for taken in rng.sample(job.taken, min(3, len(job.taken))):
-            if not misfits(taken.metadata, again):
+            if not incompatibilities(taken.metadata, again):
                 restored = MemoryCluster(again, {}, seed + 1, job_id="again", restored=taken)
                 restored.run(crashes)
                 assert sizes_of(restored) == meaning_of(sizes)
 
 
 def test_a_record_that_is_too_large_names_the_operator_and_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffers, "LARGEST_RECORD", 10_000)
+    monkeypatch.setattr(buffers, "MAX_RECORD_BYTES", 10_000)
     env = StreamExecutionEnvironment()
     env.from_collection(["x" * 10_001], str).map(str.upper, str).name("Grow").rebalance().print()
     with pytest.raises(

@@ -18,7 +18,7 @@ from tailrace.pipelines.api import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from tailrace.pipelines.checkpoint.compatibility import misfits
+from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.pipelines.graph.physical_plan import output_topic
 from tailrace.pipelines.runtime.common.failures import UserCodeError
 from tailrace.schemas.types import JobGraph
@@ -108,7 +108,7 @@ def test_windows_fire_though_subtasks_have_no_partition(
         job.run(crashes, crash_rate=0.01, until=lambda kafka: fired(kafka) >= 19)
         graph = few_partitions(other, place)
         for taken in job.taken[-1:]:
-            if misfits(taken.metadata, graph) or place == "another vertex":
+            if incompatibilities(taken.metadata, graph) or place == "another vertex":
                 continue
             # Event time begins again with the next records.
             again = MemoryCluster(graph, logs(300), seed + 1, job_id="again", restored=taken)

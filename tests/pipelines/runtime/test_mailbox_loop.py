@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.pipelines.api import (
     FileSink,
@@ -30,20 +30,20 @@ from tailrace.pipelines.runtime.common.protocol import (
     BUFFER,
     FAILURE,
     RECORDS,
-    Counted,
-    Notice,
-    Switch,
-    Switched,
+    QuerySwitched,
+    SwitchQuery,
+    TaskMetrics,
+    TaskNotice,
 )
-from tailrace.pipelines.runtime.common.settings import Settings
+from tailrace.pipelines.runtime.common.settings import TaskSettings
 from tailrace.pipelines.runtime.operators.files.pending_files import PendingFiles
 from tailrace.pipelines.runtime.records.batch import Batch
-from tailrace.pipelines.runtime.records.buffers import BufferCodec, Header, header_of
+from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader, decode_header
 from tailrace.pipelines.runtime.stream_task.checkpoint import subtask_output
 from tailrace.pipelines.runtime.stream_task.loop import mailbox_loop as running
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
-from tailrace.pipelines.runtime.stream_task.loop.mailbox import HandedOver, Letter, Mailbox, TaskCanceled
-from tailrace.pipelines.runtime.stream_task.state.progress import Progress
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import ForwardedMessage, Mail, Mailbox, TaskCanceled
+from tailrace.pipelines.runtime.stream_task.state.progress import SubtaskProgress
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import JobGraph
 
@@ -76,16 +76,16 @@ class Task:
     ) -> None:
         self.kafka = MemoryKafka()
         self.mailbox = Mailbox()
-        self.notices: list[Notice] = []
+        self.notices: list[TaskNotice] = []
         self.end: BaseException | None = None
         self._vertex = chosen = graph.vertices[vertex].vertex_id
         self._output = next((e.data_set_id for e in graph.edges if e.source_vertex_id == chosen), "")
         deployment = VertexDeployment(CLUSTER, JOB, graph, chosen, (SubtaskDeployment("", 0, 0),))
         clock = running.WallClock()
         assembly = Assembly(deployment, 0, 0, Waiting(self.kafka, (chosen, 0)), clock)
-        self.subtask = assembly.subtask(Progress(), kafka_source)
-        self._run = running.Run(
-            self.subtask, assembly, self.mailbox, Settings(**settings), clock, self.notices.append
+        self.subtask = assembly.subtask(SubtaskProgress(), kafka_source)
+        self._run = running.MailboxLoop(
+            self.subtask, assembly, self.mailbox, TaskSettings(**settings), clock, self.notices.append
         )
         self._thread = threading.Thread(target=self._work)
 
@@ -102,24 +102,24 @@ class Task:
         finally:
             self.subtask.close()
 
-    def hand_over(self, *letters: Letter) -> None:
+    def hand_over(self, *letters: Mail) -> None:
         self.mailbox.put([(letter, 1) for letter in letters])
 
     def wait(self, condition: Callable[[], bool]) -> None:
         with Waiting.changed:
-            assert Waiting.changed.wait_for(lambda: condition() or self.end is not None, PATIENCE_S)
+            assert Waiting.changed.wait_for(lambda: condition() or self.end is not None, TIMEOUT_S)
         assert self.end is None, self.end
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """For what comes without a commit."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             assert self.end is None, self.end
             assert time.monotonic() < deadline, self.notices
             time.sleep(0.005)
 
     def ended(self) -> None:
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
 
     def stop(self) -> None:
@@ -132,10 +132,10 @@ class Task:
     def changelog(self) -> str:
         return changelog_topic(CLUSTER, JOB, self._vertex)
 
-    def headers(self) -> list[Header]:
+    def headers(self) -> list[BufferHeader]:
         """Of what it has sent."""
         topic = channel_topic(CLUSTER, JOB, self._output)
-        return [header_of(message.value) for message in self.kafka.log(topic, 0)]
+        return [decode_header(message.value) for message in self.kafka.log(topic, 0)]
 
 
 @pytest.fixture
@@ -156,10 +156,10 @@ def environment() -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment().set_parallelism(1)
 
 
-def buffer(offset: int, values: list[str], *, ends: bool = False, query: int = 0) -> HandedOver:
-    header = Header(0, 0, offset, ends=ends)
+def buffer(offset: int, values: list[str], *, ends: bool = False, query: int = 0) -> ForwardedMessage:
+    header = BufferHeader(0, 0, offset, ends=ends)
     data = BufferCodec(Types.STRING()).encode(header, Batch([0] * len(values), values))
-    return HandedOver(BUFFER, 0, query, 0, offset, offset + 1, data)
+    return ForwardedMessage(BUFFER, 0, query, 0, offset, offset + 1, data)
 
 
 def printing() -> JobGraph:
@@ -178,7 +178,7 @@ def test_records_are_committed_without_being_asked_for_and_the_end_is_the_sender
     task.ended()
     assert (task.end, task.printed()) == (None, 3)
     last = task.notices[-1]
-    assert isinstance(last, Counted)
+    assert isinstance(last, TaskMetrics)
     assert (last.records_in, last.records_out) == (3, 0)
 
 
@@ -258,16 +258,18 @@ def test_what_older_queries_hand_over_counts_no_more_after_a_switch(start: Calla
     task = start(Task(env.get_job_graph("kafka"), 0, source))
     codec = BufferCodec(Types.STRING())
 
-    def records(query: int, first: int, values: list[str]) -> HandedOver:
+    def records(query: int, first: int, values: list[str]) -> ForwardedMessage:
         payload = codec.payload(Batch([0] * len(values), values))
-        return HandedOver(RECORDS, 0, query, 3, first, first + len(values), payload)
+        return ForwardedMessage(RECORDS, 0, query, 3, first, first + len(values), payload)
 
     task.hand_over(
-        records(1, 0, ["a", "b"]), Switch(2), records(1, 2, ["c"]), records(2, 2, ["c", "d", "e", "f"])
+        records(1, 0, ["a", "b"]), SwitchQuery(2), records(1, 2, ["c"]), records(2, 2, ["c", "d", "e", "f"])
     )
     task.ended()
     assert (task.end, task.printed()) == (None, 6)
-    assert [each for each in task.notices if isinstance(each, Switched)] == [Switched(2, {0: {3: 2}})]
+    assert [each for each in task.notices if isinstance(each, QuerySwitched)] == [
+        QuerySwitched(2, {0: {3: 2}})
+    ]
 
 
 def test_a_query_that_is_to_take_over_does_so_once_it_has_caught_up(start: Callable[[Task], Task]) -> None:
@@ -276,13 +278,13 @@ def test_a_query_that_is_to_take_over_does_so_once_it_has_caught_up(start: Calla
     task = start(Task(env.get_job_graph("kafka"), 0, KafkaInput(("lines",), {(0, 3): 6})))
     codec = BufferCodec(Types.STRING())
 
-    def records(query: int, first: int, values: list[str]) -> HandedOver:
+    def records(query: int, first: int, values: list[str]) -> ForwardedMessage:
         payload = codec.payload(Batch([0] * len(values), values))
-        return HandedOver(RECORDS, 0, query, 3, first, first + len(values), payload)
+        return ForwardedMessage(RECORDS, 0, query, 3, first, first + len(values), payload)
 
     task.hand_over(
         records(1, 0, ["a", "b"]),
-        Switch(2, at_once=False),
+        SwitchQuery(2, at_once=False),
         *(records(1, 2, ["c", "d"]), records(2, 2, ["c"]), records(2, 3, ["d"])),
         *(records(2, 4, ["e"]), records(1, 4, ["e", "f"]), records(2, 5, ["f"])),
     )
@@ -292,9 +294,11 @@ def test_a_query_that_is_to_take_over_does_so_once_it_has_caught_up(start: Calla
 
 def test_a_failure_counts_only_where_its_records_do(start: Callable[[Task], Task]) -> None:
     task = start(Task(printing(), 1))
-    task.hand_over(buffer(0, ["a"]), HandedOver(FAILURE, 0, 0, 0, 0, 1, b"an old story"), buffer(1, ["b"]))
+    task.hand_over(
+        buffer(0, ["a"]), ForwardedMessage(FAILURE, 0, 0, 0, 0, 1, b"an old story"), buffer(1, ["b"])
+    )
     task.wait(lambda: task.printed() == 2)
-    task.hand_over(HandedOver(FAILURE, 0, 0, 0, 2, 3, b"ValueError: it is bad"))
+    task.hand_over(ForwardedMessage(FAILURE, 0, 0, 0, 2, 3, b"ValueError: it is bad"))
     task.ended()
     assert isinstance(task.end, TaskError)
     assert str(task.end) == "ValueError: it is bad"
@@ -332,7 +336,7 @@ def test_what_functions_count_is_told_once_it_is_committed(start: Callable[[Task
     task = start(Task(env.get_job_graph("told"), 0))
     task.ended()
     last = task.notices[-1]
-    assert isinstance(last, Counted)
+    assert isinstance(last, TaskMetrics)
     assert last.accumulators == {"total": 4}
     assert last.metrics == {"told.seen": 2}
     assert last.as_accumulators()["numRecordsIn"] == 2

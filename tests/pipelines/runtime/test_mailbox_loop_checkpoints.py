@@ -12,20 +12,20 @@ from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.api import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from tailrace.pipelines.checkpoint.layout import base_of
 from tailrace.pipelines.checkpoint.state_files import read_in_flight
-from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger
 from tailrace.pipelines.runtime.common.protocol import (
     BUFFER,
     AbortCheckpoint,
-    Acknowledged,
+    CheckpointAcknowledged,
+    CheckpointDeclined,
     ConfirmCheckpoint,
-    Declined,
     TriggerCheckpoint,
 )
 from tailrace.pipelines.runtime.records.batch import Batch
-from tailrace.pipelines.runtime.records.buffers import HEADER_SIZE, BufferCodec, Header, write_barrier
+from tailrace.pipelines.runtime.records.buffers import HEADER_BYTES, BufferCodec, BufferHeader, write_barrier
 from tailrace.pipelines.runtime.stream_task.checkpoint import subtask_output
 from tailrace.pipelines.runtime.stream_task.loop import mailbox_loop as running
-from tailrace.pipelines.runtime.stream_task.loop.mailbox import HandedOver
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import ForwardedMessage
 from tailrace.pipelines.runtime.stream_task.state.subtask_state import MARKER
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import CheckpointOptions, JobGraph, SnapshotType
@@ -58,7 +58,9 @@ def two_senders(*, broadcast: bool = False) -> JobGraph:
     return env.get_job_graph("two senders")
 
 
-def checkpoint(tmp_path: Path, number: int = 1, *, aligned: bool = False, stops: bool = False) -> Checkpoint:
+def checkpoint(
+    tmp_path: Path, number: int = 1, *, aligned: bool = False, stops: bool = False
+) -> CheckpointTrigger:
     kind = SnapshotType.SAVEPOINT if aligned else SnapshotType.CHECKPOINT
     options = CheckpointOptions(
         snapshot_type=kind,
@@ -66,7 +68,7 @@ def checkpoint(tmp_path: Path, number: int = 1, *, aligned: bool = False, stops:
         shared=str(tmp_path / "shared"),
         stops=stops,
     )
-    return Checkpoint(checkpoint_id=number, timestamp=0, options=options)
+    return CheckpointTrigger(checkpoint_id=number, timestamp=0, options=options)
 
 
 class Channel:
@@ -77,18 +79,18 @@ class Channel:
         self._sequences: dict[int, int] = {}
         self._codec = BufferCodec(Types.STRING())
 
-    def _next(self, sender: int, data: Callable[[int], bytes]) -> HandedOver:
+    def _next(self, sender: int, data: Callable[[int], bytes]) -> ForwardedMessage:
         sequence = self._sequences.get(sender, 0)
         self._sequences[sender] = sequence + 1
         offset, self._offset = self._offset, self._offset + 1
-        return HandedOver(BUFFER, 0, 0, 0, offset, offset + 1, data(sequence))
+        return ForwardedMessage(BUFFER, 0, 0, 0, offset, offset + 1, data(sequence))
 
-    def records(self, sender: int, *values: str, ends: bool = False) -> HandedOver:
+    def records(self, sender: int, *values: str, ends: bool = False) -> ForwardedMessage:
         batch = Batch([0] * len(values), list(values))
-        return self._next(sender, lambda n: self._codec.encode(Header(sender, 0, n, ends=ends), batch))
+        return self._next(sender, lambda n: self._codec.encode(BufferHeader(sender, 0, n, ends=ends), batch))
 
-    def barrier(self, sender: int, of: Checkpoint) -> HandedOver:
-        return self._next(sender, lambda n: write_barrier(Header(sender, 0, n, barrier=True), of))
+    def barrier(self, sender: int, of: CheckpointTrigger) -> ForwardedMessage:
+        return self._next(sender, lambda n: write_barrier(BufferHeader(sender, 0, n, barrier=True), of))
 
 
 def printing_task(*, broadcast: bool = False) -> Task:
@@ -96,15 +98,15 @@ def printing_task(*, broadcast: bool = False) -> Task:
     return Task(graph, len(graph.vertices) - 1)
 
 
-def acknowledged(task: Task) -> list[Acknowledged]:
-    return [notice for notice in task.notices if isinstance(notice, Acknowledged)]
+def acknowledged(task: Task) -> list[CheckpointAcknowledged]:
+    return [notice for notice in task.notices if isinstance(notice, CheckpointAcknowledged)]
 
 
-def declined(task: Task) -> list[Declined]:
-    return [notice for notice in task.notices if isinstance(notice, Declined)]
+def declined(task: Task) -> list[CheckpointDeclined]:
+    return [notice for notice in task.notices if isinstance(notice, CheckpointDeclined)]
 
 
-def wait_for_part(task: Task) -> Acknowledged:
+def wait_for_part(task: Task) -> CheckpointAcknowledged:
     """Acknowledgements come from another thread, behind a commit."""
     task.wait_until(lambda: bool(acknowledged(task)))
     return acknowledged(task)[0]
@@ -126,7 +128,7 @@ def test_what_a_slower_sender_sent_before_its_barrier_is_printed_and_in_flight(
     codec = BufferCodec(Types.STRING())
     buffers = [each for file in flying.files for each in read_in_flight(storage, file) if each[0] is not None]
     found = [
-        (sender, value) for sender, data in buffers for value in codec.read_payload(data, HEADER_SIZE).values
+        (sender, value) for sender, data in buffers for value in codec.read_payload(data, HEADER_BYTES).values
     ]
     assert found == [(1, "slow"), (1, "slower")]
     assert (flying.input, flying.partition) == (0, 0)
@@ -218,7 +220,7 @@ def test_what_cannot_be_written_is_declined_and_the_task_goes_on(
     (tmp_path / "chk-1").write_text("a file, where a directory has to be")
     task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path)
     task.hand_over(channel.barrier(0, taken), channel.records(1, "flies"), channel.barrier(1, taken))
-    task.wait_until(lambda: any(isinstance(each, Declined) for each in task.notices))
+    task.wait_until(lambda: any(isinstance(each, CheckpointDeclined) for each in task.notices))
     task.hand_over(channel.records(0, "on"))
     task.wait(lambda: task.printed() == 2)
 

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
 from tailrace.pipelines.runtime.common.offset_bounds import bounds, require_offset
 
 
@@ -42,7 +42,7 @@ def test_another_leader_or_a_new_topic_is_waited_for(error: int) -> None:
 def test_a_topic_that_stays_away_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.pipelines.runtime.common.offset_bounds._APPEARS_S", 0.2)
     broker = Broker(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 1_000)
-    with pytest.raises(ProgressLost, match="t-0 is gone: the job has to go back"):
+    with pytest.raises(ProgressLostError, match="t-0 is gone: the job has to go back"):
         bounds(cast(Consumer, broker), "t", 0)
     assert len(broker.errors) < 999, "it was looked for again"
 
@@ -57,6 +57,6 @@ def test_a_kafka_that_is_silent_is_not_asked_again() -> None:
 @pytest.mark.parametrize("offset", [2, 10])
 def test_an_offset_that_is_not_held_is_lost_progress(offset: int) -> None:
     with pytest.raises(
-        ProgressLost, match=rf"t-0 holds the offsets 3 to 9, and is to be read on from {offset}"
+        ProgressLostError, match=rf"t-0 holds the offsets 3 to 9, and is to be read on from {offset}"
     ):
         require_offset(cast(Consumer, Broker()), "t", 0, offset)

@@ -32,7 +32,7 @@ from tailrace.pipelines.api import (
 )
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.runtime.stream_task.checkpoint import subtask_output
-from tailrace.pipelines.runtime.stream_task.output.message_queue import MessageQueue
+from tailrace.pipelines.runtime.stream_task.output.message_queue import OutgoingMessageQueue
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, storage
@@ -180,10 +180,10 @@ def test_the_watch_sees_a_message_that_is_sent_too_early(monkeypatch: pytest.Mon
     cluster._start((vertex.vertex_id, 0))
     attempt = cluster._attempts[vertex.vertex_id, 0]
 
-    def send(_: MessageQueue, *arguments: Any, **more: Any) -> None:
+    def send(_: OutgoingMessageQueue, *arguments: Any, **more: Any) -> None:
         attempt._transaction.send(*arguments, **more)
 
-    monkeypatch.setattr(MessageQueue, "send", send)
+    monkeypatch.setattr(OutgoingMessageQueue, "send", send)
     for operator in attempt.task._chain.operators:
         if hasattr(operator, "_send"):
             operator._send = attempt._transaction.send

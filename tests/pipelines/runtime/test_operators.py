@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.functions import FlatMapFunction, MapFunction, RuntimeContext, ValueStateDescriptor
-from tailrace.pipelines.runtime.common.failures import UserCodeError, describe
+from tailrace.pipelines.runtime.common.failures import UserCodeError, describe_failure
 from tailrace.pipelines.runtime.operators.factory import build_operator, build_prefix
-from tailrace.pipelines.runtime.operators.operator import Setup
+from tailrace.pipelines.runtime.operators.operator import OperatorSetup
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.schemas.types import OperatorConfig
@@ -85,7 +85,7 @@ def test_after_an_error_nothing_of_the_batch_is_left() -> None:
 def test_a_function_that_calls_exit_fails_with_its_operator() -> None:
     with pytest.raises(UserCodeError) as raised:
         build_prefix([config("map", lambda _: sys.exit(3))]).process(Batch([1], [1]))
-    assert describe(raised.value).startswith("SystemExit: 3 at ")
+    assert describe_failure(raised.value).startswith("SystemExit: 3 at ")
 
 
 class Rich(MapFunction[int, str]):
@@ -131,7 +131,7 @@ def run(operator_config: OperatorConfig, context: TaskContext, batch: Batch) -> 
         def emit(self, batch: Batch) -> None:
             found.extend(batch.values)
 
-    operator = build_operator(Setup(operator_config, context, "", "", lambda *a, **k: None))
+    operator = build_operator(OperatorSetup(operator_config, context, "", "", lambda *a, **k: None))
     operator.output = Collecting()  # type: ignore[assignment]
     operator.open()
     operator.process(batch)
@@ -193,7 +193,7 @@ def test_print_writes_text_and_what_json_can_hold(value: Any, text: str, record:
         said.append((topic, partition, json.loads(value)))
 
     context = TaskContext(subtask_index=2)
-    setup = Setup(config("print", identifier="counts"), context, "c", "j", send)  # type: ignore[arg-type]
+    setup = OperatorSetup(config("print", identifier="counts"), context, "c", "j", send)  # type: ignore[arg-type]
     build_operator(setup).process(Batch([99], [value]))
     message = {"subtask": 3, "identifier": "counts", "timestamp": 99, "text": text, "record": record}
     assert said == [("c.job.j.output", 0, message)]

@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from tailrace.pipelines.runtime.common.failures import ProgressLost
+from tailrace.pipelines.runtime.common.failures import ProgressLostError
 
 from ..memory_checkpoints import Plan, storage
 from ..memory_cluster import MemoryCluster
@@ -35,7 +35,7 @@ def test_garbage_changes_no_result(name: str) -> None:
             job = MemoryCluster(graph, {}, seed, directory=directory, plan=Plan(rate=0.3, savepoints=0.0))
             try:
                 job.run(crashes=rng.randint(0, 2), poisons=3)
-            except ProgressLost as lost:
+            except ProgressLostError as lost:
                 assert not job.taken, f"seed {seed}"
                 named = any(f"{place} holds what is no" in str(lost) for place in job.poisoned)
                 others = "a buffer was lost", "holds messages, and no progress entry"

@@ -7,26 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
-from tailrace.pipelines.runtime.records.buffers import Header
+from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
+from tailrace.pipelines.runtime.records.buffers import BufferHeader
 from tailrace.pipelines.runtime.stream_task.input.input_gate import InputGate
 from tailrace.pipelines.runtime.stream_task.input.input_positions import InputPositions
-from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import Tail
-from tailrace.pipelines.runtime.stream_task.restore.group_offsets import GroupCopy
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import ChangelogTail
+from tailrace.pipelines.runtime.stream_task.restore.group_offsets import CommittedGroupOffset
 from tailrace.pipelines.runtime.stream_task.restore.progress_evidence import (
     require_checkpoint,
     require_group,
     require_not_superseded,
 )
-from tailrace.pipelines.runtime.stream_task.restore.topic_ids import still_valid, topics_made_anew
-from tailrace.pipelines.runtime.stream_task.state.progress import Progress, ProgressWriter
+from tailrace.pipelines.runtime.stream_task.restore.topic_ids import recreated_topics, still_valid
+from tailrace.pipelines.runtime.stream_task.state.progress import ProgressWriter, SubtaskProgress
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import (
     VERSION,
     InputProgress,
     ProgressEntry,
-    bits_of,
-    decode,
-    encode,
+    decode_progress,
+    encode_progress,
+    to_bitmap,
 )
 
 
@@ -62,7 +62,7 @@ def test_positions_have_moved_until_they_are_committed() -> None:
 IDS = st.none() | st.text("AZaz09+/-_", min_size=22, max_size=22)
 OFFSETS = st.dictionaries(st.integers(0, 99), st.integers(0, 2**62), max_size=4)
 SENDERS = st.frozensets(st.integers(0, 2000), max_size=40)
-INPUTS = st.builds(InputProgress, st.text(max_size=5), IDS, OFFSETS, OFFSETS, SENDERS.map(bits_of))
+INPUTS = st.builds(InputProgress, st.text(max_size=5), IDS, OFFSETS, OFFSETS, SENDERS.map(to_bitmap))
 ENTRIES = st.builds(
     ProgressEntry, st.integers(0, 2**31), IDS, st.integers(0, 2**62), st.lists(INPUTS, max_size=3).map(tuple)
 )
@@ -70,26 +70,26 @@ ENTRIES = st.builds(
 
 @given(ENTRIES)
 def test_an_entry_is_read_as_it_was_written(entry: ProgressEntry) -> None:
-    assert decode(encode(entry)) == entry
+    assert decode_progress(encode_progress(entry)) == entry
 
 
 @given(SENDERS)
 def test_ended_senders_survive_in_an_entry(senders: frozenset[int]) -> None:
-    assert InputProgress("t", ended=bits_of(senders)).ended_senders == senders
+    assert InputProgress("t", ended=to_bitmap(senders)).ended_senders == senders
 
 
 @given(st.binary(max_size=40))
 def test_what_is_no_entry_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="progress entry"):
-        decode(data)
+        decode_progress(data)
 
 
 def test_an_entry_of_another_version_is_refused_and_one_with_more_fields_is_read() -> None:
     entry = ProgressEntry(1, None, 3)
     with pytest.raises(ValueError, match=f"has version {VERSION + 1}"):
-        decode(msgspec.msgpack.encode((VERSION + 1, entry)))
+        decode_progress(msgspec.msgpack.encode((VERSION + 1, entry)))
     longer = [VERSION, [*msgspec.to_builtins(entry), "of a later release"]]
-    assert decode(msgspec.msgpack.encode(longer)) == entry
+    assert decode_progress(msgspec.msgpack.encode(longer)) == entry
 
 
 TOPICS = st.lists(st.sampled_from("abcd"), unique=True, min_size=1, max_size=4)
@@ -105,14 +105,16 @@ def test_a_successor_goes_on_from_what_was_written_also_where_its_inputs_have_an
     gate = InputGate([[0, 1, 2]] * len(topics), [frozenset()] * len(topics), then)
     ended = data.draw(st.frozensets(places.map(lambda place: (place[0], place[1] % 3))))
     for i, sender in ended:
-        gate.conclude(i, Header(sender, 0, 0, ends=True))
-    writer = ProgressWriter(Progress(changelog_from=7), topics, then, InputPositions(positions), gate, ends)
-    entry = decode(encode(writer.entry()))
+        gate.conclude(i, BufferHeader(sender, 0, 0, ends=True))
+    writer = ProgressWriter(
+        SubtaskProgress(changelog_from=7), topics, then, InputPositions(positions), gate, ends
+    )
+    entry = decode_progress(encode_progress(writer.entry()))
     assert {(i, p): end for i, t in enumerate(topics) for p, end in _input(entry, t).ends.items()} == (
         ends or {}
     )
     again = data.draw(st.permutations(topics))
-    found = Progress.from_entry(entry, again, now)
+    found = SubtaskProgress.from_entry(entry, again, now)
     assert found.positions == {(again.index(topics[i]), p): offset for (i, p), offset in positions.items()}
     assert found.changelog_from == (7 if then == now else 0)
     for i, topic in enumerate(again):
@@ -127,7 +129,7 @@ def _input(entry: ProgressEntry, topic: str) -> InputProgress:
 
 
 def test_without_an_entry_everything_begins() -> None:
-    assert Progress.from_entry(None, ["a", "b"]) == Progress({}, (frozenset(), frozenset()))
+    assert SubtaskProgress.from_entry(None, ["a", "b"]) == SubtaskProgress({}, (frozenset(), frozenset()))
 
 
 @given(st.tuples(IDS, IDS), st.tuples(IDS, IDS), st.booleans(), st.integers(0, 2), st.integers(0, 2))
@@ -139,9 +141,9 @@ def test_progress_is_lost_where_a_topic_is_known_to_be_another_than_in_this_gene
     entry = ProgressEntry(before, then[1], 0, inputs)
     ids = {name: known for name, known in zip(("channel", "changelog"), now, strict=True) if known}
     anew = [None not in (known, found) and known != found for known, found in zip(then, now, strict=True)]
-    assert topics_made_anew(entry, ids) == ({"channel"} if anew[0] else set())
+    assert recreated_topics(entry, ids) == ({"channel"} if anew[0] else set())
     if any(anew) and before == own:
-        with pytest.raises(ProgressLost, match=r"the topic cha[a-z]* was deleted, and is there again"):
+        with pytest.raises(ProgressLostError, match=r"the topic cha[a-z]* was deleted, and is there again"):
             still_valid(entry, own, ids, "changelog")
         return
     valid = still_valid(entry, own, ids, "changelog")
@@ -151,23 +153,26 @@ def test_progress_is_lost_where_a_topic_is_known_to_be_another_than_in_this_gene
 
 
 TAILS = st.builds(
-    Tail, st.builds(ProgressEntry, st.integers(0, 2), IDS, st.just(0)), st.integers(0, 9), st.just(20)
-) | st.just(Tail(None, -1, 0))
+    ChangelogTail,
+    st.builds(ProgressEntry, st.integers(0, 2), IDS, st.just(0)),
+    st.integers(0, 9),
+    st.just(20),
+) | st.just(ChangelogTail(None, -1, 0))
 
 
 @given(
     TAILS,
-    st.none() | st.builds(GroupCopy, st.integers(0, 2), st.integers(-1, 9), IDS),
+    st.none() | st.builds(CommittedGroupOffset, st.integers(0, 2), st.integers(-1, 9), IDS),
     st.integers(0, 2),
     IDS,
 )
 def test_a_group_that_knows_of_more_than_the_changelog_holds_is_believed_and_one_that_knows_less_is_not(
-    tail: Tail, copy: GroupCopy | None, generation: int, known: str | None
+    tail: ChangelogTail, copy: CommittedGroupOffset | None, generation: int, known: str | None
 ) -> None:
     concerns = copy is not None and copy.generation == generation
     anew = copy is not None and None not in (known, copy.changelog_id) and known != copy.changelog_id
     if concerns and copy is not None and (anew or copy.offset > tail.offset):
-        with pytest.raises(ProgressLost, match=r"the (changelog|topic) log"):
+        with pytest.raises(ProgressLostError, match=r"the (changelog|topic) log"):
             require_group(tail, copy, "log", 3, generation, known)
     else:
         require_group(tail, copy, "log", 3, generation, known)
@@ -175,14 +180,14 @@ def test_a_group_that_knows_of_more_than_the_changelog_holds_is_believed_and_one
 
 @given(TAILS, st.integers(0, 2), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 def test_a_changelog_that_ends_before_a_checkpoint_of_its_generation_is_lost_progress(
-    tail: Tail, generation: int, offset: int, position: int, read: int
+    tail: ChangelogTail, generation: int, offset: int, position: int, read: int
 ) -> None:
     if tail.entry is not None:
         entry = ProgressEntry(tail.entry.generation, None, 0, (InputProgress("lines", None, {3: position}),))
-        tail = Tail(entry, tail.offset, tail.end)
+        tail = ChangelogTail(entry, tail.offset, tail.end)
     try:
         require_checkpoint(tail, "log", 1, generation, offset=offset, positions={"lines": {3: read, 4: 9}})
-    except ProgressLost as error:
+    except ProgressLostError as error:
         short = tail.entry is None or tail.entry.generation < generation or tail.offset < offset
         assert short or position < read
         wanted = ("log [1]", str(offset)) if short else ("lines-3", f"offset {position} ", f"to {read}:")
@@ -195,7 +200,7 @@ def test_a_changelog_that_ends_before_a_checkpoint_of_its_generation_is_lost_pro
 
 
 @given(TAILS, st.integers(0, 2))
-def test_progress_of_a_newer_generation_ends_an_older_attempt(tail: Tail, generation: int) -> None:
+def test_progress_of_a_newer_generation_ends_an_older_attempt(tail: ChangelogTail, generation: int) -> None:
     if tail.entry is not None and tail.entry.generation > generation:
         with pytest.raises(TaskError, match="superseded"):
             require_not_superseded(tail, "log", 0, generation)

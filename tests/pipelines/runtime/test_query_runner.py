@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.pipelines.runtime.spark.query_runner import Queries, QueryRun
+from tailrace.pipelines.runtime.spark.query_runner import QueryRun, QueryRunner
 
 pytestmark = pytest.mark.timeout(60)
 
 
 def test_what_waits_for_a_query_that_is_being_stopped_comes_after_it(tmp_path: Path) -> None:
     posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-    queries = Queries("localhost:1", tmp_path, posted.put)
+    queries = QueryRunner("localhost:1", tmp_path, posted.put)
     stopped, order = threading.Event(), list[str]()
 
     def stop() -> None:
@@ -35,7 +35,7 @@ def test_what_waits_for_a_query_that_is_being_stopped_comes_after_it(tmp_path: P
 
 def test_where_no_query_is_being_stopped_nothing_waits(tmp_path: Path) -> None:
     order: list[str] = []
-    queries = Queries("localhost:1", tmp_path, lambda _: order.append("posted"))
+    queries = QueryRunner("localhost:1", tmp_path, lambda _: order.append("posted"))
     for run in (None, QueryRun(1)):
         queries.when_stopped(run, lambda: order.append("reported"))
     assert order == ["reported", "reported"]

@@ -21,7 +21,7 @@ from tailrace import (
 )
 from tailrace.pipelines.functions.process import Context
 from tailrace.pipelines.runtime.records.batch import Batch
-from tailrace.pipelines.runtime.records.record_copying import copier_of, own_copy
+from tailrace.pipelines.runtime.records.record_copying import copy_record, create_copier
 from tailrace.pipelines.types import PICKLED, RecordType, Types
 
 from ..memory_cluster import run
@@ -166,22 +166,22 @@ def test_which_types_can_be_changed(of: object, immutable: bool) -> None:
     record_type = RecordType.of(of)
     assert record_type.immutable is immutable
     assert RecordType.from_json(record_type.to_json()).immutable is immutable
-    assert (copier_of(record_type) is None) is immutable
+    assert (create_copier(record_type) is None) is immutable
 
 
 def test_values_that_nobody_can_change_are_not_copied() -> None:
     for value in ("text", 1, None, ("a", 1.0)):
-        assert own_copy(value) is value
+        assert copy_record(value) is value
     numbers = ([1], 2)
-    assert own_copy(numbers) == numbers
-    assert own_copy(numbers)[0] is not numbers[0]
+    assert copy_record(numbers) == numbers
+    assert copy_record(numbers)[0] is not numbers[0]
 
 
 def test_consumers_of_columns_make_rows_of_their_own() -> None:
     record_type = RecordType.of(Count)
     rows = Batch([1], [Count("a", 1)])
     columns = Batch.of_columns(rows.timestamp_column(), rows.columns(record_type), record_type)
-    other = columns.copied(own_copy)
+    other = columns.copied(copy_record)
     columns.values[0].number = 7
     assert other.columnar
     assert other.values == [Count("a", 1)]

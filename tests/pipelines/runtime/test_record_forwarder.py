@@ -22,21 +22,25 @@ from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.runtime.common.frames import FrameReader
 from tailrace.pipelines.runtime.common.protocol import (
     FAILURE,
-    HANDED_OVER,
+    FORWARDED,
     RECORDS,
     SKIPPED,
-    SKIPPING,
-    Skipped,
+    SKIPPED_COUNTS,
+    SkippedRecords,
 )
-from tailrace.pipelines.runtime.formats import Format
+from tailrace.pipelines.runtime.formats import ValueFormat
 from tailrace.pipelines.runtime.formats.format import FormatKind
-from tailrace.pipelines.runtime.operators.kafka_source_parameters import KafkaSource, OnBadRecord
+from tailrace.pipelines.runtime.operators.kafka_source_parameters import KafkaSourceParameters, OnBadRecord
 from tailrace.pipelines.runtime.records.batch import Batch
-from tailrace.pipelines.runtime.records.buffers import BufferCodec, Header
-from tailrace.pipelines.runtime.spark.buffer_forwarder import ChannelPlan
-from tailrace.pipelines.runtime.spark.partition_forwarder import Connections, Prefix, Target
-from tailrace.pipelines.runtime.spark.record_forwarder import RecordPlan
-from tailrace.pipelines.runtime.stream_task.loop.mailbox import HandedOver
+from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader
+from tailrace.pipelines.runtime.spark.buffer_forwarder import BufferForwardingPlan
+from tailrace.pipelines.runtime.spark.partition_forwarder import (
+    StatelessPrefix,
+    SubtaskConnections,
+    SubtaskTarget,
+)
+from tailrace.pipelines.runtime.spark.record_forwarder import RecordForwardingPlan
+from tailrace.pipelines.runtime.stream_task.loop.mailbox import ForwardedMessage
 from tailrace.pipelines.types import RecordType
 from tailrace.schemas.types import OperatorConfig
 
@@ -45,16 +49,20 @@ INT = RecordType.of(int)
 COUNT = RecordType.of(tuple[str, int])
 
 
-class Frame(HandedOver, frozen=True):
+class Frame(ForwardedMessage, frozen=True):
     """What a StreamTask is handed, and what it says."""
 
     @property
-    def skipped(self) -> Skipped:
-        return Skipped(*SKIPPED.unpack_from(self.content)) if self.kind == SKIPPING else Skipped()
+    def skipped(self) -> SkippedRecords:
+        return (
+            SkippedRecords(*SKIPPED.unpack_from(self.content))
+            if self.kind == SKIPPED_COUNTS
+            else SkippedRecords()
+        )
 
     def records(self, of: RecordType) -> list[tuple[int, Any]]:
         """Timestamps and records."""
-        data = self.content[SKIPPED.size :] if self.kind == SKIPPING else self.content
+        data = self.content[SKIPPED.size :] if self.kind == SKIPPED_COUNTS else self.content
         batch = BufferCodec(of).read_payload(data)
         return list(zip(batch.timestamps, batch.values, strict=True))
 
@@ -74,7 +82,7 @@ def stream_task() -> Iterator[tuple[str, list[Frame]]]:
                 reader = FrameReader(connection)
                 while not reader.ended:
                     frames.extend(
-                        Frame(*HANDED_OVER.unpack_from(each), each[HANDED_OVER.size :])  # type: ignore[call-arg]
+                        Frame(*FORWARDED.unpack_from(each), each[FORWARDED.size :])  # type: ignore[call-arg]
                         for each in reader.receive()
                     )
 
@@ -84,9 +92,9 @@ def stream_task() -> Iterator[tuple[str, list[Frame]]]:
         reading.join()
 
 
-def run(plan: RecordPlan | ChannelPlan, batches: list[pa.RecordBatch]) -> None:
+def run(plan: RecordForwardingPlan | BufferForwardingPlan, batches: list[pa.RecordBatch]) -> None:
     """A worker's life."""
-    connections = Connections(QUERY)
+    connections = SubtaskConnections(QUERY)
     worker = plan.worker(connections)
     worker.open()
     for batch in batches:
@@ -111,13 +119,19 @@ def rows(messages: list[tuple[int, bytes | None]], topic: str | None = None) -> 
 
 
 def hand_over(
-    batches: list[pa.RecordBatch], *, end: int | None = None, skips: bool = False, prefix: Prefix | None = None,
-    record_type: RecordType = INT, gathers: bool = False, form: FormatKind = FormatKind.JSON,
-) -> list[Frame]:  # fmt: skip
+    batches: list[pa.RecordBatch],
+    *,
+    end: int | None = None,
+    skips: bool = False,
+    prefix: StatelessPrefix | None = None,
+    record_type: RecordType = INT,
+    gathers: bool = False,
+    form: FormatKind = FormatKind.JSON,
+) -> list[Frame]:
     with stream_task() as (path, frames):
-        plan = RecordPlan(
-            {TOPIC: {PARTITION: Target(path, 2, end)}},
-            Format(form),
+        plan = RecordForwardingPlan(
+            {TOPIC: {PARTITION: SubtaskTarget(path, 2, end)}},
+            ValueFormat(form),
             record_type.to_json(),
             OnBadRecord.SKIP if skips else OnBadRecord.FAIL,
             OnBadRecord.SKIP if skips else OnBadRecord.FAIL,
@@ -195,7 +209,7 @@ def test_a_tombstone_names_its_place_where_it_is_a_bad_record() -> None:
     )
 
 
-def fails_at(bad: int) -> Prefix:
+def fails_at(bad: int) -> StatelessPrefix:
     """Drops what 3 divides, repeats what is left, and fails at one number."""
 
     def fail(value: int) -> int:
@@ -208,7 +222,7 @@ def fails_at(bad: int) -> Prefix:
         ("flat_map", lambda n: [n] * (n % 3)),
         ("map", fail),
     ]
-    return Prefix(
+    return StatelessPrefix(
         tuple(
             OperatorConfig(
                 operator_id=kind[0] * 32,
@@ -241,11 +255,11 @@ def test_a_function_that_raises_is_told_with_the_place_of_the_record_in_its_buff
     numbers: list[int], data: st.DataObject
 ) -> None:
     bad = data.draw(st.sampled_from(numbers))
-    buffer = BufferCodec(INT).encode(Header(0, 0, 0), Batch([0] * len(numbers), list(numbers)))
+    buffer = BufferCodec(INT).encode(BufferHeader(0, 0, 0), Batch([0] * len(numbers), list(numbers)))
     columns = {"topic": ["edge"], "partition": [PARTITION], "offset": [17], "value": [buffer]}
     with stream_task() as (path, frames):
-        targets = {"edge": {PARTITION: Target(path, 0)}}
-        plan = ChannelPlan(targets, (INT.to_json(),), fails_at(bad))
+        targets = {"edge": {PARTITION: SubtaskTarget(path, 0)}}
+        plan = BufferForwardingPlan(targets, (INT.to_json(),), fails_at(bad))
         run(plan, [pa.RecordBatch.from_pydict(columns)])
     (reason,) = [frame.content.decode().splitlines()[0] for frame in frames if frame.kind == FAILURE]
     within = f", record {numbers.index(bad) + 1} of {len(numbers)}" if len(numbers) > 1 else ""
@@ -257,13 +271,18 @@ def test_rows_of_several_partitions_are_told_apart() -> None:
     columns = mixed.to_pydict() | {"partition": [PARTITION, 4]}
     batch = pa.RecordBatch.from_pydict(columns, schema=mixed.schema)
     with stream_task() as (path, frames):
-        targets = {TOPIC: {PARTITION: Target(path, 0), 4: Target(path, 0)}, "other": {0: Target(path, 1)}}
-        plan = RecordPlan(targets, Format(FormatKind.JSON), "int", OnBadRecord.FAIL, OnBadRecord.FAIL)
+        targets = {
+            TOPIC: {PARTITION: SubtaskTarget(path, 0), 4: SubtaskTarget(path, 0)},
+            "other": {0: SubtaskTarget(path, 1)},
+        }
+        plan = RecordForwardingPlan(
+            targets, ValueFormat(FormatKind.JSON), "int", OnBadRecord.FAIL, OnBadRecord.FAIL
+        )
         run(plan, [batch])
     assert sorted((frame.partition, frame.first) for frame in frames) == [(PARTITION, 1), (4, 2)]
 
 
-PRE_AGGREGATE = Prefix(
+PRE_AGGREGATE = StatelessPrefix(
     (
         OperatorConfig(
             operator_id="b" * 32,
@@ -304,7 +323,7 @@ def test_aggregates_gather_over_batches_where_a_backlog_is_worked_off(
 def test_partitions_are_divided_over_subtasks_and_more_of_them_move_none(
     parallelism: int, counts: list[int], more: int
 ) -> None:
-    source = KafkaSource(tuple(f"t{i}" for i in range(len(counts))), Format(FormatKind.TEXT))
+    source = KafkaSourceParameters(tuple(f"t{i}" for i in range(len(counts))), ValueFormat(FormatKind.TEXT))
 
     def owners(of: list[int]) -> dict[tuple[int, int], int]:
         named = dict(zip(source.topics, of, strict=True))

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.execution_graph import IntermediateResult
 from tailrace.pipelines.graph.key_groups import subtask_of
-from tailrace.pipelines.runtime.common.deployment import Checkpoint
+from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger
 from tailrace.pipelines.runtime.common.failures import UserCodeError
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.records.buffers import (
-    END_OF_TIME,
+    MAX_WATERMARK,
     BufferCodec,
-    Header,
-    header_of,
+    BufferHeader,
+    decode_header,
     is_barrier,
     read_barrier,
 )
 from tailrace.pipelines.runtime.stream_task.output import partitioners
-from tailrace.pipelines.runtime.stream_task.output.partitioners import partition_of
+from tailrace.pipelines.runtime.stream_task.output.partitioners import create_partitioner
 from tailrace.pipelines.runtime.stream_task.output.record_writer import ChannelWriter, RecordWriter
 from tailrace.pipelines.types import RecordType, Types
 from tailrace.schemas.types import CheckpointOptions, JobEdge, Partitioner, SnapshotType
@@ -61,7 +61,7 @@ def writer(
     of: RecordType = PAIR,
 ) -> ChannelWriter:
     reachable = IntermediateResult(joined, senders, partitions, range(senders)).partitions_of(subtask)
-    partition = partition_of(
+    partition = create_partitioner(
         joined, of, reachable=reachable, partitions=partitions, max_parallelism=128, subtask=subtask
     )
     return ChannelWriter("channel", of, partition, reachable, subtask=subtask, attempt=4)
@@ -69,10 +69,10 @@ def writer(
 
 def batch_of(values: list[tuple[str, int]], form: str, timestamp: int = 0) -> Batch:
     batch = Batch([timestamp] * len(values), values)
-    return batch if form == "rows" else CODEC.decode(CODEC.encode(Header(0, 0, 0), batch))[1]
+    return batch if form == "rows" else CODEC.decode(CODEC.encode(BufferHeader(0, 0, 0), batch))[1]
 
 
-def written(target: ChannelWriter, given: list[Batch]) -> dict[int, list[tuple[Header, Batch]]]:
+def written(target: ChannelWriter, given: list[Batch]) -> dict[int, list[tuple[BufferHeader, Batch]]]:
     found = defaultdict(list)
     for batch in given:
         if len(batch):
@@ -82,7 +82,7 @@ def written(target: ChannelWriter, given: list[Batch]) -> dict[int, list[tuple[H
     return found
 
 
-def values_by_partition(found: dict[int, list[tuple[Header, Batch]]]) -> dict[int, list[Any]]:
+def values_by_partition(found: dict[int, list[tuple[BufferHeader, Batch]]]) -> dict[int, list[Any]]:
     return {partition: [v for _, batch in each for v in batch.values] for partition, each in found.items()}
 
 
@@ -187,7 +187,7 @@ def test_every_channel_is_told_the_time_and_the_end() -> None:
     assert [(h.watermark, h.idle, h.ends, len(batch)) for h, batch in told] == [(77, True, False, 0)] * 3
     assert not target.is_behind
     ended = [CODEC.decode(each.data)[0] for each in target.flush(ends=True, tell_all=True)]
-    assert all(header.ends and header.watermark == END_OF_TIME for header in ended)
+    assert all(header.ends and header.watermark == MAX_WATERMARK for header in ended)
 
 
 def test_each_channel_has_its_own_event_time() -> None:
@@ -200,10 +200,10 @@ def test_each_channel_has_its_own_event_time() -> None:
 
 def test_time_is_told_by_ticks_once_a_partition_knows_the_attempt() -> None:
     target = writer(edge(Partitioner.HASH), 2)
-    ticked: list[Header] = []
-    sent: list[Header] = []
+    ticked: list[BufferHeader] = []
+    sent: list[BufferHeader] = []
 
-    def into(found: list[Header]) -> Any:
+    def into(found: list[BufferHeader]) -> Any:
         return lambda topic, partition, data: found.append(CODEC.decode(data)[0])
 
     records = RecordWriter([target])
@@ -225,7 +225,7 @@ def test_time_is_repeated_to_a_few_partitions_in_turn_until_all_have_heard_it() 
     list(target.flush(tell_all=True))
 
     def tick(topic: str, partition: int, data: bytes) -> None:
-        assert header_of(data).tick
+        assert decode_header(data).tick
         told.append(partition)
 
     def send(topic: str, partition: int, data: bytes) -> None:
@@ -251,7 +251,7 @@ def test_a_barrier_reaches_every_partition_behind_the_records(
     records: list[tuple[str, int]], partitions: int, partitioner: Partitioner
 ) -> None:
     options = CheckpointOptions(snapshot_type=SnapshotType.CHECKPOINT, directory="d", shared="s")
-    checkpoint = Checkpoint(checkpoint_id=3, timestamp=1, options=options)
+    checkpoint = CheckpointTrigger(checkpoint_id=3, timestamp=1, options=options)
     channel = writer(edge(partitioner), partitions)
     if records:
         channel.write(Batch([0] * len(records), list(records)))

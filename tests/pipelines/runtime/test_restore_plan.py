@@ -19,12 +19,12 @@ from tailrace.pipelines.checkpoint.metadata import (
 from tailrace.pipelines.checkpoint.state_files import Sections, in_flight_key, in_flight_message
 from tailrace.pipelines.graph.chain import edge_type
 from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
-from tailrace.pipelines.runtime.common.vertex_parts import parts_of
+from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
+from tailrace.pipelines.runtime.common.vertex_parts import split_vertex
 from tailrace.pipelines.runtime.records.batch import Batch
-from tailrace.pipelines.runtime.records.buffers import BufferCodec, Header
-from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import Tail
-from tailrace.pipelines.runtime.stream_task.restore.restore_plan import Beginning, beginning_of, in_flight
+from tailrace.pipelines.runtime.records.buffers import BufferCodec, BufferHeader
+from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import ChangelogTail
+from tailrace.pipelines.runtime.stream_task.restore.restore_plan import RestorePlan, in_flight, plan_restore
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import InputProgress, ProgressEntry
 from tailrace.schemas.types import (
     CompletedCheckpoint,
@@ -40,12 +40,16 @@ from ...graphs import edge, job_graph, source, vertex
 
 GRAPH: JobGraph = job_graph(source(parallelism=2), vertex("sink", parallelism=2), edge("source", "sink"))
 
-NOTHING = Tail(None, -1, 0)
+NOTHING = ChangelogTail(None, -1, 0)
 
 
 def begin(
-    directory: Path, vertex_id: str, tail: Tail = NOTHING, inline: bytes | None = None, generation: int = 1
-) -> Beginning:
+    directory: Path,
+    vertex_id: str,
+    tail: ChangelogTail = NOTHING,
+    inline: bytes | None = None,
+    generation: int = 1,
+) -> RestorePlan:
     """Of subtask 1 in generation 2, behind a checkpoint of that generation."""
     uri = str(directory / "chk-3")
     checkpoint = CompletedCheckpoint(
@@ -56,7 +60,7 @@ def begin(
     state = SubtaskState(operators=operators, changelog_offset=9)
     parts = tuple(SubtaskSnapshot(vertex_id, i, state) for i in range(2))
     write_metadata(CheckpointMetadata("j", GRAPH.name, checkpoint, 0, outline_of(GRAPH), parts))
-    return beginning_of(
+    return plan_restore(
         VertexDeployment("c", "j", GRAPH, vertex_id, (SubtaskDeployment("", 1, 0),)),
         1,
         generation=2,
@@ -73,9 +77,9 @@ def test_a_source_that_had_nothing_to_read_has_positions_and_none_in_them(tmp_pa
     assert begin(tmp_path / "b", vertex_id).kafka_positions(head) is None
 
 
-def tail(generation: int, offset: int, position: int = 7) -> Tail:
+def tail(generation: int, offset: int, position: int = 7) -> ChangelogTail:
     inputs = (InputProgress("lines", None, {1: position}),)
-    return Tail(ProgressEntry(generation, None, 5, inputs), offset, offset + 2)
+    return ChangelogTail(ProgressEntry(generation, None, 5, inputs), offset, offset + 2)
 
 
 def test_a_generation_goes_on_from_where_it_began_in_the_changelog(tmp_path: Path) -> None:
@@ -94,7 +98,7 @@ def test_only_a_generation_that_begins_passes_over_a_damaged_changelog(tmp_path:
     damaged = [replace(each, damage="damaged") for each in (tail(1, 8), NOTHING, tail(2, 8))]
     assert begin(tmp_path / "a", vertex_id, damaged[0]).begins
     assert begin(tmp_path / "b", vertex_id, damaged[1]).begins
-    with pytest.raises(ProgressLost, match="damaged"):
+    with pytest.raises(ProgressLostError, match="damaged"):
         begin(tmp_path / "c", vertex_id, damaged[2])
 
 
@@ -103,9 +107,9 @@ def test_a_checkpoint_of_the_generation_lies_before_the_last_progress_entry(tmp_
     known = begin(tmp_path / "a", vertex_id, tail(2, 10, position=6), read, generation=2)
     assert (known.begins, known.changelog_from) == (False, 9)
     for number, lower in enumerate((tail(2, 8), tail(1, 10), NOTHING)):
-        with pytest.raises(ProgressLost, match="a checkpoint ends at 9"):
+        with pytest.raises(ProgressLostError, match="a checkpoint ends at 9"):
             begin(tmp_path / f"b{number}", vertex_id, lower, read, generation=2)
-    with pytest.raises(ProgressLost, match=r"lines-1 is to be read on from offset 5 .* to 6"):
+    with pytest.raises(ProgressLostError, match=r"lines-1 is to be read on from offset 5 .* to 6"):
         begin(tmp_path / "c", vertex_id, tail(2, 10, position=5), read, generation=2)
 
 
@@ -122,12 +126,12 @@ def test_records_that_had_passed_other_operators_are_refused(tmp_path: Path) -> 
     uri, before = str(tmp_path / "chk-1"), with_maps("one", "two")
     head = before.vertices[1]
     deployment = VertexDeployment("c", "j", before, head.vertex_id, (SubtaskDeployment("", 0, 0),))
-    prefix = parts_of(head, deployment.outputs).prefix
+    prefix = split_vertex(head, deployment.outputs).prefix
     assert [each.operator_id for each in prefix] == [each.operator_id for each in head.operators[:2]]
     codec = BufferCodec(edge_type(before, deployment.inputs[0]))
     key = in_flight_key(head.operators[0].operator_id, 0, 0, prefix[-1].operator_id)
     with Sections(Storage.open(str(tmp_path)), f"{uri}/flying") as file:
-        buffer = codec.encode(Header(0, 0, 0), Batch([1, 2], [3, 4]))
+        buffer = codec.encode(BufferHeader(0, 0, 0), Batch([1, 2], [3, 4]))
         files = (file.add(key, [in_flight_message(0, buffer)]),)
     flying = InFlightState(operator_id=head.operators[0].operator_id, input=0, partition=0, files=files)
     part = SubtaskSnapshot(head.vertex_id, 0, SubtaskState(in_flight=(flying,)))
@@ -143,7 +147,7 @@ def test_records_that_had_passed_other_operators_are_refused(tmp_path: Path) -> 
         graph = with_maps(*uids)
         vertex_id = graph.vertices[1].vertex_id
         again = VertexDeployment("c", "again", graph, vertex_id, (SubtaskDeployment("", 0, 0),))
-        begun = beginning_of(again, 0, generation=0, restore=restore, tail=NOTHING, changelog="changelog")
+        begun = plan_restore(again, 0, generation=0, restore=restore, tail=NOTHING, changelog="changelog")
         records = in_flight(begun, again, 0, [codec])
         if fits:
             assert [value for _, batch in records for value in batch.values] == [3, 4]

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra import threads
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.task_runtime.beat_monitor import BeatMonitor
-from tailrace.pipelines.runtime.task_runtime.runtime_state import Execution
+from tailrace.pipelines.runtime.task_runtime.runtime_state import RunningExecution
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState
 
@@ -56,7 +56,7 @@ class Told:
 
     def wait(self, condition: Callable[[], bool]) -> None:
         with self._changed:
-            assert self._changed.wait_for(condition, PATIENCE_S), (self.reports, self.failures)
+            assert self._changed.wait_for(condition, TIMEOUT_S), (self.reports, self.failures)
 
     def wait_for(self, attempt: str, state: ExecutionState) -> None:
         self.wait(lambda: (attempt, state) in [report[:2] for report in self.reports])
@@ -161,7 +161,7 @@ def test_an_action_that_the_loop_cannot_do_goes_to_the_handler_of_the_process(
     runtime: TaskRuntime, told: Told
 ) -> None:
     told.refuse = {"refused"}
-    with threads.handled_by(lambda name, error: told.fail(RuntimeError(f"{name}: {error}"))):
+    with threads.use_handler(lambda name, error: told.fail(RuntimeError(f"{name}: {error}"))):
         runtime.cancel("refused")
         told.wait(lambda: [str(each) for each in told.failures] == ["task-runtime: refused is not wanted"])
 
@@ -169,7 +169,7 @@ def test_an_action_that_the_loop_cannot_do_goes_to_the_handler_of_the_process(
 def test_an_attempt_whose_notice_cannot_be_handled_fails_and_no_other(
     runtime: TaskRuntime, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def on_beat(_: object, of: Execution) -> None:
+    def on_beat(_: object, of: RunningExecution) -> None:
         if of.id == "odd":
             raise ZeroDivisionError("planted")
 
@@ -221,7 +221,7 @@ def test_a_process_that_stands_still_is_killed_and_no_other(runtime: TaskRuntime
     stopped.suspend()
     told.wait_for("stopped", ExecutionState.FAILED)
     assert "stood still for 4 s (heartbeat.timeout)" in (told.reason("stopped") or "")
-    eventually(lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE)
     handled(runtime, told, "after that")
     assert told.reason("busy") is None
 
@@ -237,4 +237,4 @@ def process_of(runtime: TaskRuntime, attempt: str) -> psutil.Process:
         links = [os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").iterdir() if each.is_symlink()]
         return any(f"socket:[{inode}]" in links for inode in inodes)
 
-    return eventually(lambda: next((each for each in zygote().children() if holds(each)), None))
+    return wait_until(lambda: next((each for each in zygote().children() if holds(each)), None))

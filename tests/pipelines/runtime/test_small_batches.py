@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.records.small_batches import SmallBatches
+from tailrace.pipelines.runtime.records.small_batches import SmallBatchCodec
 from tailrace.pipelines.types import RecordType, RecordTypeError
 
 
@@ -65,9 +65,9 @@ records = st.sampled_from(list(VALUES)).flatmap(
 def test_what_is_of_its_type_comes_back(of: tuple[Any, list[tuple[int, Any]]]) -> None:
     hint, pairs = of
     timestamps, values = [t for t, _ in pairs], [v for _, v in pairs]
-    data = SmallBatches(RecordType.of(hint)).encode(timestamps, values)
+    data = SmallBatchCodec(RecordType.of(hint)).encode(timestamps, values)
     assert data is not None
-    back = SmallBatches(RecordType.from_json(RecordType.of(hint).to_json())).decode(data)
+    back = SmallBatchCodec(RecordType.from_json(RecordType.of(hint).to_json())).decode(data)
     assert back == (timestamps, values)
     assert list(map(type, back[1])) == list(map(type, values))
 
@@ -95,7 +95,7 @@ class Colour(StrEnum):
     ],
 )
 def test_what_is_not_quite_of_its_type_is_left_to_arrow(hint: object, value: object) -> None:
-    assert SmallBatches(RecordType.of(hint)).encode([0], [value]) is None
+    assert SmallBatchCodec(RecordType.of(hint)).encode([0], [value]) is None
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_what_is_not_quite_of_its_type_is_left_to_arrow(hint: object, value: obj
 )
 def test_a_record_of_another_shape_is_refused(hint: object, value: object) -> None:
     with pytest.raises(RecordTypeError):
-        SmallBatches(RecordType.of(hint)).encode([0], [value])
+        SmallBatchCodec(RecordType.of(hint)).encode([0], [value])

@@ -8,13 +8,19 @@ import sys
 
 import msgspec
 import pytest
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.infra import threads
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime import VertexDeployment
-from tailrace.pipelines.runtime.common.frames import FrameReader, frame
-from tailrace.pipelines.runtime.common.protocol import Cancel, Command, Failed, Notice, Open
+from tailrace.pipelines.runtime.common.frames import FrameReader, encode_frame
+from tailrace.pipelines.runtime.common.protocol import (
+    CancelTask,
+    OpenTask,
+    TaskCommand,
+    TaskFailed,
+    TaskNotice,
+)
 
 PROCESS = """
 import socket, sys
@@ -45,19 +51,19 @@ process.run(socket.socket(fileno=control), socket.socket(fileno=listener))
 """
 
 
-def opening() -> Open:
+def opening() -> OpenTask:
     env = StreamExecutionEnvironment()
     env.from_collection([1]).print()
     graph = env.get_job_graph("job")
     deployment = VertexDeployment("cluster", "job", graph, graph.vertices[0].vertex_id, ())
-    return Open(deployment, 0, 0, "127.0.0.1:1")
+    return OpenTask(deployment, 0, 0, "127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
-    ("name", "commands"), [("input", []), ("last resort", [opening(), Cancel()]), ("main", [opening()])]
+    ("name", "commands"), [("input", []), ("last resort", [opening(), CancelTask()]), ("main", [opening()])]
 )
 def test_a_thread_that_fails_is_named_on_stderr_and_to_the_task_executor(
-    name: str, commands: list[Command]
+    name: str, commands: list[TaskCommand]
 ) -> None:
     ours, control = socket.socketpair()
     with ours, control, socket.create_server(("127.0.0.1", 0)) as listener:
@@ -70,12 +76,12 @@ def test_a_thread_that_fails_is_named_on_stderr_and_to_the_task_executor(
         ) as process:
             control.close()
             for command in commands:
-                ours.sendall(frame(msgspec.msgpack.encode(command)))
-            _, stderr = process.communicate(timeout=PATIENCE_S)
+                ours.sendall(encode_frame(msgspec.msgpack.encode(command)))
+            _, stderr = process.communicate(timeout=TIMEOUT_S)
         reader = FrameReader(ours)
-        (last,) = [msgspec.msgpack.decode(each, type=Notice) for each in reader.receive()][-1:]
+        (last,) = [msgspec.msgpack.decode(each, type=TaskNotice) for each in reader.receive()][-1:]
     assert process.returncode == threads.EXIT_CODE
-    assert isinstance(last, Failed)
+    assert isinstance(last, TaskFailed)
     for said in (stderr, last.reason):
         assert f"the thread {name!r}" in said
         assert "Planted: by a test" in said

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.common.frames import FrameReader, frame
-from tailrace.pipelines.runtime.common.protocol import Acknowledged, Declined, Notice
-from tailrace.pipelines.runtime.common.settings import ExecutionMode, Settings
-from tailrace.pipelines.runtime.common.vertex_parts import parts_of
+from tailrace.pipelines.runtime.common.frames import FrameReader, encode_frame
+from tailrace.pipelines.runtime.common.protocol import CheckpointAcknowledged, CheckpointDeclined, TaskNotice
+from tailrace.pipelines.runtime.common.settings import ExecutionMode, TaskSettings
+from tailrace.pipelines.runtime.common.vertex_parts import split_vertex
 from tailrace.pipelines.runtime.stream_task.checkpoint.checkpoint_io import CheckpointIO
-from tailrace.pipelines.runtime.stream_task.loop.commit_schedule import LONGEST_S, SHARE, Pacing
+from tailrace.pipelines.runtime.stream_task.loop.commit_schedule import LONGEST_S, SHARE, CommitSchedule
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
-    CAPACITY,
-    HandedOver,
-    Letter,
+    MAILBOX_CAPACITY,
+    ForwardedMessage,
+    Mail,
     Mailbox,
     TaskCanceled,
-    Woken,
+    WakeUp,
 )
 from tailrace.schemas.types import (
     CheckpointMetrics,
@@ -48,7 +48,7 @@ def test_frames_come_back_however_they_arrive(contents: list[bytes], at: list[in
     with ours, theirs:
         reader = FrameReader(theirs)
         found: list[bytes] = []
-        for piece in cut(b"".join(map(frame, contents)), at):
+        for piece in cut(b"".join(map(encode_frame, contents)), at):
             if piece:
                 ours.sendall(piece)
                 found += reader.receive()
@@ -58,14 +58,14 @@ def test_frames_come_back_however_they_arrive(contents: list[bytes], at: list[in
         assert reader.ended
 
 
-def letter(size: int) -> list[tuple[Letter, int]]:
-    return [(HandedOver(0, 0, 0, 0, 0, 1, b""), size)]
+def letter(size: int) -> list[tuple[Mail, int]]:
+    return [(ForwardedMessage(0, 0, 0, 0, 0, 1, b""), size)]
 
 
 def test_a_full_mailbox_says_so_and_tells_when_it_is_drained() -> None:
     mailbox, drained = Mailbox(), threading.Event()
     mailbox.on_drained(drained.set)
-    mailbox.put([*letter(CAPACITY)])
+    mailbox.put([*letter(MAILBOX_CAPACITY)])
     assert mailbox.full
     assert len(mailbox.take(0)) == 1
     assert not mailbox.full
@@ -85,13 +85,13 @@ times = st.lists(st.floats(0, 10), max_size=20)
 
 @given(times)
 def test_commits_take_a_bounded_share_of_the_time(costs: list[float]) -> None:
-    pacing, now = Pacing(0.03), 0.0
+    pacing, now = CommitSchedule(0.03), 0.0
     for cost in costs:
         pacing.committed(now, now + cost)
         now += cost
         assert now <= pacing.due(now, busy=False) <= now + LONGEST_S
         assert now + 0.03 <= pacing.due(now, busy=True) <= now + LONGEST_S
-    steady = Pacing(0.03)
+    steady = CommitSchedule(0.03)
     for i in range(100):
         steady.committed(i, i + 0.1)
     assert steady.due(100, busy=True) == pytest.approx(100 + SHARE * 0.1)
@@ -99,7 +99,7 @@ def test_commits_take_a_bounded_share_of_the_time(costs: list[float]) -> None:
 
 
 def test_a_record_after_a_pause_is_committed_at_once() -> None:
-    pacing = Pacing(0.03)
+    pacing = CommitSchedule(0.03)
     assert pacing.due(0, busy=False) == 0
     pacing.committed(5, 5.01)
     assert pacing.due(6, busy=False) == 6
@@ -109,18 +109,18 @@ def test_waking_ends_the_waiting_once_however_often_it_was_asked_for() -> None:
     mailbox = Mailbox()
     mailbox.wake()
     mailbox.wake()
-    assert mailbox.take(3600) == [Woken()]
+    assert mailbox.take(3600) == [WakeUp()]
     assert mailbox.take(0) == []
 
 
 def test_settings_have_defaults_and_name_the_key_that_is_wrong() -> None:
-    assert Settings.of({}).mode is ExecutionMode.REAL_TIME
-    assert Settings.of({"execution.mode": "micro-batch"}).mode is ExecutionMode.MICRO_BATCH
-    assert Settings.of({"execution.commit-interval-ms": "75"}).commit_interval_ms == 75
+    assert TaskSettings.of({}).mode is ExecutionMode.REAL_TIME
+    assert TaskSettings.of({"execution.mode": "micro-batch"}).mode is ExecutionMode.MICRO_BATCH
+    assert TaskSettings.of({"execution.commit-interval-ms": "75"}).commit_interval_ms == 75
     with pytest.raises(ValueError, match=r"execution\.mode is 'batch': it may be real-time or micro-batch"):
-        Settings.of({"execution.mode": "batch"})
+        TaskSettings.of({"execution.mode": "batch"})
     with pytest.raises(ValueError, match=r"execution\.commit-interval-ms"):
-        Settings.of({"execution.commit-interval-ms": "0"})
+        TaskSettings.of({"execution.commit-interval-ms": "0"})
 
 
 def operator(name: str, upstream: str | None, tag: str | None = None, **parameters: object) -> OperatorConfig:
@@ -168,7 +168,7 @@ def test_the_plain_stateless_line_from_the_head_runs_in_spark(
         vertex_id="v", name="v", operators=tuple(operators), parallelism=1, max_parallelism=128,
         slot_sharing_group="default",
     )  # fmt: skip
-    parts = parts_of(vertex, [leaving(source) for source in edges])
+    parts = split_vertex(vertex, [leaving(source) for source in edges])
     assert [each.operator_id for each in parts.prefix] == in_spark
     assert [*([parts.source] if parts.source else []), *parts.prefix, *parts.rest] == operators
     before = parts.before_rest
@@ -193,21 +193,21 @@ class WaitingPart:
 
 def test_few_parts_of_checkpoints_wait_for_storage_and_others_are_declined() -> None:
     """Each holds what was in flight; those that wait may be of checkpoints that are over."""
-    answers, told = threading.Event(), list[Notice]()
+    answers, told = threading.Event(), list[TaskNotice]()
     io = CheckpointIO(told.append)
     parts = [WaitingPart(number, answers) for number in range(1, 11)]
     for part in parts:
         io.finish(part)  # type: ignore[arg-type]
         assert parts[0].begun.wait(30)
-    declined = [each.checkpoint_id for each in told if isinstance(each, Declined)]
+    declined = [each.checkpoint_id for each in told if isinstance(each, CheckpointDeclined)]
     assert declined == [6, 7, 8, 9, 10]
     answers.set()
     io.drain()
-    written = [each.checkpoint_id for each in told if isinstance(each, Acknowledged)]
+    written = [each.checkpoint_id for each in told if isinstance(each, CheckpointAcknowledged)]
     assert written == [1, 2, 3, 4, 5]
     io = CheckpointIO(told.append)
     io.finish(WaitingPart(11, answers))  # type: ignore[arg-type]
     io.drain()
     last = told[-1]
-    assert isinstance(last, Acknowledged)
+    assert isinstance(last, CheckpointAcknowledged)
     assert last.checkpoint_id == 11

@@ -106,12 +106,12 @@ def test_processes_share_a_file_that_is_rotated(tmp_path: Path) -> None:
 
 
 def test_only_so_many_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_logging, "MOST_BYTES", 100)
+    monkeypatch.setattr(task_logging, "MAX_FILE_BYTES", 100)
     handler = task_logging.SharedFileHandler(tmp_path / "job.log")
     for number in range(40):
         handler.emit(logging.makeLogRecord({"msg": f"{number} {'x' * 60}"}))
     handler.close()
-    assert len(list(tmp_path.glob("job.log*"))) == 1 + task_logging.FILES + 1  # and the lock
+    assert len(list(tmp_path.glob("job.log*"))) == 1 + task_logging.MAX_FILES + 1  # and the lock
     assert "39 " in (tmp_path / "job.log").read_text()
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from tailrace.pipelines.runtime.stream_task.output import watchdog as watchdog_module
 from tailrace.pipelines.runtime.stream_task.output.watchdog import Watchdog
@@ -40,10 +40,10 @@ def test_a_call_is_not_overdue_while_kafka_answers_nobody() -> None:
 
     watchdog = Watchdog(0.02, told.append, answers, answering_s=0.1)
     with watchdog.watching("one that waits for Kafka"):
-        eventually(lambda: looks > 20)
+        wait_until(lambda: looks > 20)
         assert told == []
         back.set()
-        eventually(lambda: told)
+        wait_until(lambda: told)
     assert told == ["one that waits for Kafka"]
 
 
@@ -69,8 +69,8 @@ def test_time_for_which_the_process_stood_still_does_not_count(monkeypatch: pyte
     monkeypatch.setattr(watchdog_module, "_LOOKS_S", 0.01)
     watchdog = Watchdog(3600.0, told.append, answers)
     with watchdog.watching("one that is stopped"):
-        eventually(lambda: looks > 3)
+        wait_until(lambda: looks > 3)
         ahead += 7200.0
         before = looks
-        eventually(lambda: looks > before + 5)
+        wait_until(lambda: looks > before + 5)
     assert told == []

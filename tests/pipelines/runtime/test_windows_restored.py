@@ -28,7 +28,7 @@ from tailrace.pipelines.api import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from tailrace.pipelines.checkpoint.compatibility import misfits
+from tailrace.pipelines.checkpoint.compatibility import incompatibilities
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, Taken, storage
@@ -188,5 +188,5 @@ def test_windows_fire_once_at_any_parallelism(
                 assert results_of(job) == meaning
                 taken += job.taken
             following = graph_of(kind, lateness_ms, parallelisms[(number + 1) % len(parallelisms)])
-            fitting = [each for each in taken if not misfits(each.metadata, following)]
+            fitting = [each for each in taken if not incompatibilities(each.metadata, following)]
             begins_with = list(rng.sample(fitting, min(4, len(fitting))))

@@ -14,7 +14,7 @@ from tailrace import (
     ValueStateDescriptor,
 )
 from tailrace.pipelines.functions.process import KeyedContext
-from tailrace.pipelines.runtime.common.failures import UserCodeError, describe
+from tailrace.pipelines.runtime.common.failures import UserCodeError, describe_failure
 
 from ..memory_cluster import run
 
@@ -54,7 +54,7 @@ def test_the_operator_and_its_line_are_named(build: Callable[[StreamExecutionEnv
     build(env)
     with pytest.raises(UserCodeError) as raised:
         run(env.get_job_graph("wrong"))
-    told = describe(raised.value).splitlines()[0]
+    told = describe_failure(raised.value).splitlines()[0]
     assert "is declared" in told
     assert "correct the type hint" in told
     assert "test_wrong_types.py:" in told

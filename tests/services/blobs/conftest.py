@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.services.blobs.protocol import Pace
+from tailrace.services.blobs.protocol import Timeouts
 from tailrace.services.blobs.server import BlobServer, ServerLimits
 from tailrace.services.blobs.store import BlobStore
 
 LARGEST = 4 << 20
-QUICK = Pace(idle=1.0, header=0.5, slowest=1 << 20)
+QUICK = Timeouts(idle=1.0, header=0.5, slowest=1 << 20)
 
 StartServer = Callable[..., BlobServer]
 
@@ -27,10 +27,10 @@ def start(tmp_path: Path) -> Iterator[StartServer]:
             directory: Path | None = None,
             store: BlobStore | None = None,
             *,
-            pace: Pace | None = None,
+            pace: Timeouts | None = None,
             connections: int = 50,
         ) -> BlobServer:
-            limits = ServerLimits(connections=connections, largest=LARGEST, pace=pace or Pace())
+            limits = ServerLimits(connections=connections, largest=LARGEST, pace=pace or Timeouts())
             return stack.enter_context(BlobServer(directory or tmp_path / "server", store, limits=limits))
 
         yield start_server

@@ -8,17 +8,17 @@ import struct
 from pathlib import Path
 
 import msgspec
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.services.blobs.protocol import Answer, Get, Put, decode_answer
 
 
-class Wire:
+class RawConnection:
     """One connection."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), PATIENCE_S)
+        self.socket = socket.create_connection((host, int(port)), TIMEOUT_S)
 
     def frame(self, data: bytes) -> None:
         """A frame: a piece of a body, or a request's bytes."""
@@ -49,7 +49,7 @@ class Wire:
     def close(self) -> None:
         self.socket.close()
 
-    def __enter__(self) -> Wire:
+    def __enter__(self) -> RawConnection:
         return self
 
     def __exit__(self, *_: object) -> None:

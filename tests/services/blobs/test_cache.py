@@ -14,7 +14,7 @@ from services.blobs.raw_protocol import files_below
 from tailrace.services.blobs.cache import BlobCache
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobNotFound, BlobUnavailable
-from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.keys import BlobKey, compute_digest
 from tailrace.services.blobs.local_blob_files import Incoming
 from tailrace.services.blobs.server import BlobServer
 from tailrace.services.blobs.store import FileSystemBlobStore, VoidBlobStore
@@ -139,7 +139,7 @@ def test_what_neither_has_is_not_asked_for_again(start: StartServer, cache_of: C
 def test_threads_that_want_the_same_blob_fetch_it_once(cache_of: CacheOf) -> None:
     store = _Counting(b"content")
     cache = cache_of(store=store)
-    key = BlobKey(digest_of(b"content"), "job")
+    key = BlobKey(compute_digest(b"content"), "job")
     with ThreadPoolExecutor(16) as pool:
         files = [pool.submit(cache.file, key) for _ in range(16)]
         store.go_on.set()

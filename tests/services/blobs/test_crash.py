@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from polling import eventually
-from services.blobs.raw_protocol import Wire, files_below
+from polling import wait_until
+from services.blobs.raw_protocol import RawConnection, files_below
 
 from tailrace.services.blobs.client import BlobClient
-from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.keys import BlobKey, compute_digest
 from tailrace.services.blobs.protocol import CHUNK, Status
 
 
@@ -33,19 +33,19 @@ def test_a_kill_in_the_middle_of_an_upload_leaves_nothing_for_the_next_server(tm
     with _server(directory) as (process, address):
         with BlobClient(address) as client:
             whole = client.put(b"whole", "job")
-        with Wire(address) as wire:
+        with RawConnection(address) as wire:
             wire.put(content)
             assert wire.answer().status is Status.SEND
             wire.frame(content[:CHUNK])
-            eventually(lambda: _size(directory) > CHUNK, "the upload is on disk, in part")
+            wait_until(lambda: _size(directory) > CHUNK, "the upload is on disk, in part")
             process.kill()
             process.wait()
     assert len(files_below(directory / "incoming")) == 1
     with _server(directory) as (_, address), BlobClient(address) as client:
         assert files_below(directory) == [f"job_job/blob_p-{whole.digest}"]
         assert client.get_bytes(whole) == b"whole"
-        assert client.put(content, "job") == BlobKey(digest_of(content), "job")
-        assert client.get_bytes(BlobKey(digest_of(content), "job")) == content
+        assert client.put(content, "job") == BlobKey(compute_digest(content), "job")
+        assert client.get_bytes(BlobKey(compute_digest(content), "job")) == content
 
 
 def _size(directory: Path) -> int:

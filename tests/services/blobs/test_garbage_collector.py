@@ -8,11 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobUnavailable
-from tailrace.services.blobs.garbage_collector import BlobKeeper, Fate, FateOf, orphans, server_of, store_of
+from tailrace.services.blobs.garbage_collector import (
+    BlobGarbageCollector,
+    JobPhase,
+    JobPhaseFor,
+    create_server,
+    create_store,
+    find_orphans,
+)
 from tailrace.services.blobs.server import BlobServer
 from tailrace.services.blobs.store import FileSystemBlobStore, VoidBlobStore
 from tailrace.services.configuration import Configuration
@@ -24,11 +31,11 @@ class Jobs:
     """What the log says."""
 
     def __init__(self) -> None:
-        self.fates: dict[str, Fate] | None = {}
+        self.fates: dict[str, JobPhase] | None = {}
 
-    def __call__(self) -> FateOf | None:
+    def __call__(self) -> JobPhaseFor | None:
         fates = self.fates
-        return None if fates is None else lambda job_id: fates.get(job_id, Fate.UNKNOWN)
+        return None if fates is None else lambda job_id: fates.get(job_id, JobPhase.UNKNOWN)
 
 
 @pytest.fixture
@@ -42,41 +49,43 @@ def store(tmp_path: Path) -> FileSystemBlobStore:
 
 
 @pytest.fixture
-def keeper(tmp_path: Path, store: FileSystemBlobStore, jobs: Jobs) -> Iterator[BlobKeeper]:
-    made = BlobKeeper(BlobServer(tmp_path / "server", store), store, INTERVAL, jobs)
+def keeper(tmp_path: Path, store: FileSystemBlobStore, jobs: Jobs) -> Iterator[BlobGarbageCollector]:
+    made = BlobGarbageCollector(BlobServer(tmp_path / "server", store), store, INTERVAL, jobs)
     yield made
     made.close()
 
 
-def put(keeper: BlobKeeper, *job_ids: str) -> None:
+def put(keeper: BlobGarbageCollector, *job_ids: str) -> None:
     for job_id in job_ids:
         keeper.depot.put(b"content of " + job_id.encode(), job_id)
 
 
-def age(keeper: BlobKeeper, seconds: float) -> None:
+def age(keeper: BlobGarbageCollector, seconds: float) -> None:
     for each in keeper.depot.files.entries():
         os.utime(keeper.depot.files.path(each.key), (time.time() - seconds,) * 2)
 
 
 def test_a_jobs_blobs_go_when_it_has_ended(
-    keeper: BlobKeeper, store: FileSystemBlobStore, jobs: Jobs
+    keeper: BlobGarbageCollector, store: FileSystemBlobStore, jobs: Jobs
 ) -> None:
     put(keeper, "over", "live", "new")
-    jobs.fates = {"over": Fate.OVER, "live": Fate.LIVE}
+    jobs.fates = {"over": JobPhase.OVER, "live": JobPhase.LIVE}
     keeper.clean_up()
     assert sorted(keeper.depot.files.jobs()) == store.jobs() == ["live", "new"]
 
 
-def test_blobs_of_a_job_that_was_never_accepted_go_after_the_interval(keeper: BlobKeeper, jobs: Jobs) -> None:
+def test_blobs_of_a_job_that_was_never_accepted_go_after_the_interval(
+    keeper: BlobGarbageCollector, jobs: Jobs
+) -> None:
     put(keeper, "never", "live")
-    jobs.fates = {"live": Fate.LIVE}
+    jobs.fates = {"live": JobPhase.LIVE}
     age(keeper, 2 * INTERVAL)
     put(keeper, "new")
     keeper.clean_up()
     assert sorted(keeper.depot.files.jobs()) == ["live", "new"]
 
 
-def test_a_blob_that_is_put_again_is_new(keeper: BlobKeeper) -> None:
+def test_a_blob_that_is_put_again_is_new(keeper: BlobGarbageCollector) -> None:
     put(keeper, "again")
     age(keeper, 2 * INTERVAL)
     put(keeper, "again")
@@ -84,7 +93,7 @@ def test_a_blob_that_is_put_again_is_new(keeper: BlobKeeper) -> None:
     assert sorted(keeper.depot.files.jobs()) == ["again"]
 
 
-def test_nothing_is_deleted_before_the_log_was_read(keeper: BlobKeeper, jobs: Jobs) -> None:
+def test_nothing_is_deleted_before_the_log_was_read(keeper: BlobGarbageCollector, jobs: Jobs) -> None:
     put(keeper, "job")
     age(keeper, 2 * INTERVAL)
     jobs.fates = None
@@ -93,34 +102,34 @@ def test_nothing_is_deleted_before_the_log_was_read(keeper: BlobKeeper, jobs: Jo
 
 
 def test_what_another_jobmanager_has_put_into_the_store_goes_too(
-    keeper: BlobKeeper, store: FileSystemBlobStore, jobs: Jobs, tmp_path: Path
+    keeper: BlobGarbageCollector, store: FileSystemBlobStore, jobs: Jobs, tmp_path: Path
 ) -> None:
     with BlobServer(tmp_path / "another", store) as another:
         another.depot.put(b"content", "over")
         another.depot.put(b"content", "live")
-    jobs.fates = {"over": Fate.OVER, "live": Fate.LIVE}
-    assert orphans(store, store.jobs(), jobs.fates.__getitem__, time.time()) == ["over"]
+    jobs.fates = {"over": JobPhase.OVER, "live": JobPhase.LIVE}
+    assert find_orphans(store, store.jobs(), jobs.fates.__getitem__, time.time()) == ["over"]
     keeper.clean_up()
     assert store.jobs() == ["live"]
-    jobs.fates = {"live": Fate.OVER}
+    jobs.fates = {"live": JobPhase.OVER}
     keeper.clean_up()
     assert store.jobs() == []
 
 
 def test_what_may_be_of_a_job_that_is_being_submitted_is_no_orphan(
-    keeper: BlobKeeper, store: FileSystemBlobStore, jobs: Jobs
+    keeper: BlobGarbageCollector, store: FileSystemBlobStore, jobs: Jobs
 ) -> None:
     put(keeper, "unknown", "over", "live")
-    jobs.fates = {"over": Fate.OVER, "live": Fate.LIVE}
+    jobs.fates = {"over": JobPhase.OVER, "live": JobPhase.LIVE}
     fate = jobs()
     assert fate is not None
     now = time.time()
-    assert orphans(store, store.jobs(), fate, now - INTERVAL) == ["over"]
-    assert orphans(store, store.jobs(), fate, now + INTERVAL) == ["over", "unknown"]
+    assert find_orphans(store, store.jobs(), fate, now - INTERVAL) == ["over"]
+    assert find_orphans(store, store.jobs(), fate, now + INTERVAL) == ["over", "unknown"]
 
 
-def test_transient_blobs_go_after_the_interval(keeper: BlobKeeper, jobs: Jobs) -> None:
-    jobs.fates = {"job": Fate.LIVE}
+def test_transient_blobs_go_after_the_interval(keeper: BlobGarbageCollector, jobs: Jobs) -> None:
+    jobs.fates = {"job": JobPhase.LIVE}
     keeper.depot.put(b"transient", "job", transient=True)
     keeper.depot.put(b"permanent", "job")
     age(keeper, 2 * INTERVAL)
@@ -128,46 +137,46 @@ def test_transient_blobs_go_after_the_interval(keeper: BlobKeeper, jobs: Jobs) -
     assert [each.key.transient for each in keeper.depot.files.entries()] == [False]
 
 
-def test_it_is_done_while_it_runs_and_at_its_end(keeper: BlobKeeper, jobs: Jobs) -> None:
+def test_it_is_done_while_it_runs_and_at_its_end(keeper: BlobGarbageCollector, jobs: Jobs) -> None:
     put(keeper, "first", "second")
     keeper.start()
-    jobs.fates = {"first": Fate.OVER, "second": Fate.LIVE}
-    eventually(lambda: sorted(keeper.depot.files.jobs()) == ["second"], "the ended job's blobs are gone")
-    jobs.fates = {"second": Fate.OVER}
+    jobs.fates = {"first": JobPhase.OVER, "second": JobPhase.LIVE}
+    wait_until(lambda: sorted(keeper.depot.files.jobs()) == ["second"], "the ended job's blobs are gone")
+    jobs.fates = {"second": JobPhase.OVER}
     keeper.close()
     assert keeper.depot.files.jobs() == {}
 
 
 def test_a_server_is_as_configured(tmp_path: Path) -> None:
     configuration = Configuration({"home": str(tmp_path), "blob.size.max": "3 b", "cluster.id": "c"})
-    with server_of(configuration) as server, BlobClient(server.address) as client:
+    with create_server(configuration) as server, BlobClient(server.address) as client:
         assert server.address.startswith("127.0.0.1:")
         client.put(b"abc", "job")
         assert (tmp_path / "blobs" / "c" / "server" / "job_job").is_dir()
         taken = configuration.replace({"blob.server.port": server.address.rpartition(":")[2]})
         with pytest.raises(BlobUnavailable, match=r"blob\.server\.port"):
-            server_of(taken)
+            create_server(taken)
 
 
 def test_there_is_a_store_with_high_availability_only(tmp_path: Path) -> None:
     configuration = Configuration({"home": str(tmp_path)})
-    assert isinstance(store_of(configuration), VoidBlobStore)
+    assert isinstance(create_store(configuration), VoidBlobStore)
     available = configuration.replace({"high-availability.type": "zookeeper"})
-    store = store_of(available)
+    store = create_store(available)
     assert isinstance(store, FileSystemBlobStore)
     (tmp_path / "file").write_bytes(b"abc")
-    with server_of(available) as server:
+    with create_server(available) as server:
         server.depot.put_file(tmp_path / "file", "job")
     assert (tmp_path / "ha" / "tailrace" / "blob" / "job_job").is_dir()
 
 
 def test_of_several_ports_each_server_takes_one_that_is_free(tmp_path: Path) -> None:
     configuration = Configuration({"home": str(tmp_path), "cluster.id": "c"})
-    with server_of(configuration) as one, server_of(configuration) as other:
+    with create_server(configuration) as one, create_server(configuration) as other:
         busy, wanted = (int(each.address.rpartition(":")[2]) for each in (one, other))
         other.close()
         both = configuration.replace({"blob.server.port": f"{busy},{wanted}"})
-        with server_of(both) as third:
+        with create_server(both) as third:
             assert third.address == other.address
             with pytest.raises(BlobUnavailable, match=rf"127\.0\.0\.1:{busy},{wanted} .*already in use"):
-                server_of(both)
+                create_server(both)

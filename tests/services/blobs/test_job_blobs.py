@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tailrace.pipelines.graph.python_files import MOST_BYTES, faults
+from tailrace.pipelines.graph.python_files import MAX_BYTES, validation_errors
 from tailrace.pipelines.graph.validation import validate
 from tailrace.schemas.types import EntryPoint, JobGraph, PythonFile
 from tailrace.services.blobs.errors import BlobRefused, BlobUnavailable
 from tailrace.services.blobs.job_blobs import (
+    blob_keys,
     code_keys,
-    fault,
     file_keys,
-    keys_of,
+    find_fault,
     least_size,
-    offloaded,
+    offload,
     parse,
     with_code,
 )
@@ -63,7 +63,7 @@ def graph_of(*code: bytes, **changes: object) -> JobGraph:
 def test_the_large_files_become_blobs_and_no_others(sizes: list[int], minsize: int) -> None:
     blobs = Blobs()
     program = EntryPoint(target="a:b", arguments=(), python_files=files(*sizes))
-    made = offloaded(program, minsize, blobs.put)
+    made = offload(program, minsize, blobs.put)
     for before, after in zip(program.python_files, made.python_files, strict=True):
         if len(before.content) >= minsize:
             assert after == PythonFile(path=before.path, content=b"", blob=after.blob)
@@ -71,8 +71,8 @@ def test_the_large_files_become_blobs_and_no_others(sizes: list[int], minsize: i
         else:
             assert after == before
     assert replace(made, python_files=program.python_files) == program
-    assert not list(faults(made.python_files))
-    assert fault(made, "job") is None
+    assert not list(validation_errors(made.python_files))
+    assert find_fault(made, "job") is None
 
 
 def test_what_stays_in_a_job_has_no_more_together_than_what_becomes_a_blob_by_itself() -> None:
@@ -81,19 +81,19 @@ def test_what_stays_in_a_job_has_no_more_together_than_what_becomes_a_blob_by_it
     entry_point = EntryPoint(
         target="a:b", arguments=(), python_files=files(*(minsize // 4 + number for number in range(20)))
     )
-    made = offloaded(entry_point, minsize, Blobs().put)
+    made = offload(entry_point, minsize, Blobs().put)
     assert sum(len(each.content) for each in made.python_files) <= minsize
     assert [each.blob is None for each in made.python_files] == [True] * 3 + [False] * 17
-    whole = offloaded(entry_point, 1 << 40, Blobs().put)
+    whole = offload(entry_point, 1 << 40, Blobs().put)
     assert whole == entry_point
 
 
 def test_as_many_more_become_blobs_as_the_rest_needs_to_fit() -> None:
-    sizes = [MOST_BYTES // 4] * 6
-    made = offloaded(EntryPoint(target="a:b", arguments=(), python_files=files(*sizes)), 1 << 30, Blobs().put)
-    assert not list(faults(made.python_files))
-    distinct = [MOST_BYTES // 4 + number for number in range(6)]
-    made = offloaded(
+    sizes = [MAX_BYTES // 4] * 6
+    made = offload(EntryPoint(target="a:b", arguments=(), python_files=files(*sizes)), 1 << 30, Blobs().put)
+    assert not list(validation_errors(made.python_files))
+    distinct = [MAX_BYTES // 4 + number for number in range(6)]
+    made = offload(
         EntryPoint(target="a:b", arguments=(), python_files=files(*distinct)), 1 << 30, Blobs().put
     )
     assert [each.blob is not None for each in made.python_files] == [False] * 3 + [True] * 3
@@ -102,17 +102,17 @@ def test_as_many_more_become_blobs_as_the_rest_needs_to_fit() -> None:
 def test_a_job_of_small_parts_is_the_same_object() -> None:
     graph = graph_of(b"code", python_files=files(10))
     assert least_size(graph, 100) is None
-    assert offloaded(graph, 100, Blobs().put) is graph
+    assert offload(graph, 100, Blobs().put) is graph
 
 
 def test_large_functions_become_blobs_and_come_back(tmp_path: Path) -> None:
     blobs = Blobs(tmp_path)
     graph = graph_of(b"x" * 2000, b"small", b"y" * 1000, python_files=files(1500, 3))
-    made = offloaded(graph, 1000, blobs.put)
+    made = offload(graph, 1000, blobs.put)
     assert validate(made) == []
-    assert keys_of(made) == [*file_keys(made), *code_keys(made, "map")]
+    assert blob_keys(made) == [*file_keys(made), *code_keys(made, "map")]
     assert (len(file_keys(made)), len(code_keys(made, "map")), code_keys(made, "source")) == (1, 2, [])
-    assert fault(made, "job") is None
+    assert find_fault(made, "job") is None
     assert with_code(made, "source", {}) == made
     restored = with_code(made, "map", blobs.paths(code_keys(made, "map")))
     assert restored.vertices == graph.vertices
@@ -124,7 +124,7 @@ def test_what_can_not_be_put_changes_nothing() -> None:
         raise BlobUnavailable("the server is gone")
 
     with pytest.raises(BlobUnavailable):
-        offloaded(graph_of(b"x" * 2000), 1000, refuse)
+        offload(graph_of(b"x" * 2000), 1000, refuse)
 
 
 @pytest.mark.parametrize(
@@ -144,16 +144,16 @@ def test_a_job_names_blobs_of_its_own_only(key: str) -> None:
     of_file = EntryPoint(
         target="a:b", arguments=(), python_files=(PythonFile(path="f", content=b"", blob=key),)
     )
-    assert fault(of_file, "job") is not None
+    assert find_fault(of_file, "job") is not None
     of_code = graph_of(b"")
     head = of_code.vertices[1]
     changed = replace(head, operators=(replace(head.operators[0], code_blob=key),))
-    assert fault(replace(of_code, vertices=(of_code.vertices[0], changed)), "job") is not None
+    assert find_fault(replace(of_code, vertices=(of_code.vertices[0], changed)), "job") is not None
 
 
 def test_content_and_a_blob_that_is_the_content_are_one_too_many() -> None:
     key = f"permanent/job/{'a' * 64}"
-    (reason,) = faults([PythonFile(path="f", content=b"x", blob=key)])
+    (reason,) = validation_errors([PythonFile(path="f", content=b"x", blob=key)])
     assert "'f'" in reason
     graph = graph_of(b"x")
     head = graph.vertices[1]

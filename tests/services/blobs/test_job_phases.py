@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 from immutables import Map
 
-from tailrace.services.blobs.garbage_collector import Fate
+from tailrace.services.blobs.garbage_collector import JobPhase
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import DISPATCHER
 from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
-from tailrace.services.processes.blobs import _fates
+from tailrace.services.processes.blobs import _job_phases
 
 
 @pytest.mark.parametrize("phase", Phase)
 def test_blobs_are_needed_until_the_job_has_ended(phase: Phase) -> None:
     replica = Replica([])
-    assert _fates(replica) is None
+    assert _job_phases(replica) is None
     job = Job(job_id="job", requester="client/me", phase=phase, cause=3)
     replica.states[DISPATCHER] = DispatcherState(jobs=Map({"job": job}))
-    fate_of = _fates(replica)
+    fate_of = _job_phases(replica)
     assert fate_of is not None
-    assert fate_of("job") is (Fate.OVER if phase in (Phase.TERMINATED, Phase.ENDED) else Fate.LIVE)
-    assert fate_of("another") is Fate.UNKNOWN
+    assert fate_of("job") is (JobPhase.OVER if phase in (Phase.TERMINATED, Phase.ENDED) else JobPhase.LIVE)
+    assert fate_of("another") is JobPhase.UNKNOWN

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.services.blobs.keys import BlobKey, digest_of, digest_of_file
+from tailrace.services.blobs.keys import BlobKey, compute_digest, compute_file_digest
 
 _DIGESTS = st.binary(max_size=8).map(lambda data: hashlib.sha256(data).hexdigest())
 _JOBS = st.none() | st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
@@ -49,10 +49,10 @@ def test_a_key_leads_nowhere_else(text: str) -> None:
 
 @given(st.binary(max_size=100))
 def test_a_digest_is_that_of_the_content(content: bytes) -> None:
-    assert digest_of(content) == hashlib.sha256(content).hexdigest()
+    assert compute_digest(content) == hashlib.sha256(content).hexdigest()
 
 
 def test_a_file_has_the_digest_of_its_content(tmp_path: Path) -> None:
     content = bytes(range(256)) * 10_000
     (tmp_path / "file").write_bytes(content)
-    assert digest_of_file(str(tmp_path / "file")) == (digest_of(content), len(content))
+    assert compute_file_digest(str(tmp_path / "file")) == (compute_digest(content), len(content))

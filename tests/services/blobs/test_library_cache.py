@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tailrace.services.blobs.cache import BlobCache
 from tailrace.services.blobs.errors import BlobUnavailable
-from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.keys import BlobKey, compute_digest
 from tailrace.services.blobs.library_cache import BlobLibraryCacheManager
 from tailrace.services.blobs.local_blob_files import Incoming
 from tailrace.services.blobs.store import VoidBlobStore
@@ -22,7 +22,7 @@ INTERVAL = 10.0
 class _Everything(VoidBlobStore):
     """Has any blob that is asked for whose content is one of these."""
 
-    contents = {digest_of(content): content for content in (b"one", b"two", b"three")}
+    contents = {compute_digest(content): content for content in (b"one", b"two", b"three")}
 
     def get(self, key: BlobKey, into: Incoming) -> bool:
         if key.digest in self.contents:

@@ -10,17 +10,17 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from polling import eventually
+from polling import wait_until
 from services.blobs.conftest import LARGEST, QUICK
-from services.blobs.raw_protocol import Wire, files_below
+from services.blobs.raw_protocol import RawConnection, files_below
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobRefused
-from tailrace.services.blobs.keys import digest_of
+from tailrace.services.blobs.keys import compute_digest
 from tailrace.services.blobs.protocol import Delete, Get, Put, decode_answer, decode_request
 from tailrace.services.blobs.server import BlobServer, ServerLimits
 
-_KEYS = st.sampled_from([f"permanent/job/{digest_of(b'abc')}", f"permanent/{'a' * 64}", "..", ""])
+_KEYS = st.sampled_from([f"permanent/job/{compute_digest(b'abc')}", f"permanent/{'a' * 64}", "..", ""])
 _REQUESTS = st.one_of(
     st.builds(Put, key=_KEYS, size=st.integers(-1, 5)),
     st.builds(Get, key=_KEYS),
@@ -58,12 +58,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BlobServer]:
 @given(_STREAMS)
 @settings(max_examples=150)
 def test_a_server_survives_whatever_is_sent(server: BlobServer, stream: bytes) -> None:
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         wire.socket.sendall(stream)
     with BlobClient(server.address) as client:
         assert client.get_bytes(client.put(b"alive", "me")) == b"alive"
-    eventually(lambda: not server._active, "the connections are over")
+    wait_until(lambda: not server._active, "the connections are over")
     for each in files_below(server.depot.files.directory):
         name = each.rpartition("blob_p-")[2]
         content = (server.depot.files.directory / each).read_bytes()
-        assert digest_of(content) == name, "what has a name has the content that the name says"
+        assert compute_digest(content) == name, "what has a name has the content that the name says"

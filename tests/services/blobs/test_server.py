@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from polling import eventually
+from polling import wait_until
 from services.blobs.conftest import LARGEST, QUICK, StartServer
-from services.blobs.raw_protocol import Wire, files_below
+from services.blobs.raw_protocol import RawConnection, files_below
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobNotFound, BlobRefused, BlobUnavailable
-from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.keys import BlobKey, compute_digest
 from tailrace.services.blobs.protocol import CHUNK, Get, Put, Status
 
 
@@ -31,7 +31,7 @@ def test_what_is_put_is_got(start: StartServer, size: int, job_id: str | None, t
     server, content = start(), _content(size)
     with BlobClient(server.address) as client:
         key = client.put(content, job_id, transient=transient)
-        assert key == BlobKey(digest_of(content), job_id, transient)
+        assert key == BlobKey(compute_digest(content), job_id, transient)
         assert client.get_bytes(key) == content
 
 
@@ -101,16 +101,16 @@ def test_an_upload_that_is_too_large_is_refused_before_it_is_sent(start: StartSe
 
 def test_a_truncated_upload_leaves_nothing_behind(start: StartServer) -> None:
     server = start()
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         wire.put(b"x" * 1000)
         assert wire.answer().status is Status.SEND
         wire.frame(b"x" * 500)
-    eventually(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
+    wait_until(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
 
 
 def test_an_upload_that_ends_too_early_is_refused(start: StartServer) -> None:
     server = start()
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         wire.put(b"x" * 1000)
         assert wire.answer().status is Status.SEND
         wire.frame(b"x" * 500)
@@ -127,7 +127,7 @@ def test_an_oversized_upload_is_refused_and_leaves_nothing_behind(
     start: StartServer, pieces: list[int]
 ) -> None:
     server = start()
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         wire.put(b"x" * 1000)
         assert wire.answer().status is Status.SEND
         for size in pieces:
@@ -141,14 +141,14 @@ def test_an_oversized_upload_is_refused_and_leaves_nothing_behind(
 
 def test_an_upload_with_another_digest_is_refused_and_leaves_nothing_behind(start: StartServer) -> None:
     server = start()
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         wire.put(b"content", digest="a" * 64)
         assert wire.answer().status is Status.SEND
         wire.frame(b"content")
         wire.frame(b"")
         answer = wire.answer()
         assert answer.status is Status.REFUSED
-        assert digest_of(b"content") in answer.reason
+        assert compute_digest(b"content") in answer.reason
     assert files_below(server.depot.files.directory) == []
     with BlobClient(server.address) as client, pytest.raises(BlobNotFound):
         client.get_bytes(BlobKey("a" * 64, "job"))
@@ -166,7 +166,7 @@ def test_an_upload_with_another_digest_is_refused_and_leaves_nothing_behind(star
 )
 def test_what_is_no_request_is_refused_in_one_line(start: StartServer, request_bytes: bytes) -> None:
     server = start()
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         wire.frame(request_bytes)
         answer = wire.answer()
         assert answer.status is Status.REFUSED
@@ -176,21 +176,21 @@ def test_what_is_no_request_is_refused_in_one_line(start: StartServer, request_b
 
 
 def test_another_protocol_is_refused(start: StartServer) -> None:
-    with Wire(start().address) as wire:
+    with RawConnection(start().address) as wire:
         wire.socket.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = wire.answer()
         assert answer.status is Status.REFUSED
 
 
 def test_an_idle_connection_is_ended(start: StartServer) -> None:
-    with Wire(start(pace=QUICK).address) as wire:
+    with RawConnection(start(pace=QUICK).address) as wire:
         assert wire.is_over()
 
 
 def test_a_request_that_comes_byte_by_byte_is_given_up(start: StartServer) -> None:
     """A slow loris: each byte comes in time, the request does not."""
     server = start(pace=QUICK)
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         stopped = threading.Event()
 
         def trickle() -> None:
@@ -212,7 +212,7 @@ def test_a_request_that_comes_byte_by_byte_is_given_up(start: StartServer) -> No
 
 def test_an_upload_that_trickles_is_given_up_and_leaves_nothing_behind(start: StartServer) -> None:
     server = start(pace=QUICK)
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         wire.put(b"x" * 1000)
         assert wire.answer().status is Status.SEND
         stopped = threading.Event()
@@ -231,22 +231,22 @@ def test_an_upload_that_trickles_is_given_up_and_leaves_nothing_behind(start: St
         finally:
             stopped.set()
             slowly.join()
-    eventually(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
+    wait_until(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
 
 
 def test_a_reader_that_takes_nothing_is_given_up(start: StartServer) -> None:
     server = start(pace=QUICK)
     with BlobClient(server.address) as client:
         key = client.put(_content(LARGEST), "job")
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         wire.get(str(key))
-        eventually(lambda: not server._active, "the connection is given up")
+        wait_until(lambda: not server._active, "the connection is given up")
 
 
 def test_idle_connections_give_way_to_those_that_want_something(start: StartServer) -> None:
     server = start(connections=2)
-    with Wire(server.address), Wire(server.address), BlobClient(server.address) as client:
+    with RawConnection(server.address), RawConnection(server.address), BlobClient(server.address) as client:
         assert client.get_bytes(client.put(b"content", "job")) == b"content"
 
 
@@ -264,13 +264,13 @@ def test_two_hundred_connections_at_once(start: StartServer) -> None:
     with ThreadPoolExecutor(200) as pool:
         for number, found in enumerate(pool.map(run, range(200))):
             assert found == contents[number % len(contents)]
-    eventually(lambda: not server._active, "no connection is left")
+    wait_until(lambda: not server._active, "no connection is left")
     assert not [each for each in files_below(server.depot.files.directory) if each.startswith("incoming")]
 
 
 def test_two_uploads_of_the_same_content_become_one_blob(start: StartServer) -> None:
     server, content = start(), _content(3 * CHUNK)
-    with Wire(server.address) as first, Wire(server.address) as second:
+    with RawConnection(server.address) as first, RawConnection(server.address) as second:
         for wire in (first, second):
             wire.put(content)
             assert wire.answer().status is Status.SEND
@@ -280,10 +280,10 @@ def test_two_uploads_of_the_same_content_become_one_blob(start: StartServer) -> 
         for wire in (first, second):
             wire.frame(b"")
             assert wire.answer().status is Status.OK
-    with Wire(server.address) as third:
+    with RawConnection(server.address) as third:
         third.put(content)
         assert third.answer().status is Status.OK, "what is there need not be sent"
-    assert files_below(server.depot.files.directory) == [f"job_job/blob_p-{digest_of(content)}"]
+    assert files_below(server.depot.files.directory) == [f"job_job/blob_p-{compute_digest(content)}"]
 
 
 def test_a_blob_that_was_damaged_is_not_served_and_may_be_put_again(start: StartServer) -> None:
@@ -312,10 +312,10 @@ def test_blobs_are_there_when_a_server_has_been_started_again(start: StartServer
 
 def test_a_closed_server_leaves_nobody_waiting(start: StartServer) -> None:
     server = start()
-    with Wire(server.address) as idle, Wire(server.address) as busy:
+    with RawConnection(server.address) as idle, RawConnection(server.address) as busy:
         busy.put(b"content")
         assert busy.answer().status is Status.SEND
-        eventually(lambda: len(server._active) == 2, "both are served")
+        wait_until(lambda: len(server._active) == 2, "both are served")
         server.close()
         assert idle.is_over()
         assert busy.is_over()
@@ -325,13 +325,13 @@ def test_a_closed_server_leaves_nobody_waiting(start: StartServer) -> None:
 def test_two_servers_may_share_a_directory(start: StartServer, tmp_path: Path) -> None:
     """The second one does not take for abandoned what is on its way into the first."""
     first = start(tmp_path / "blobs")
-    with Wire(first.address) as wire:
+    with RawConnection(first.address) as wire:
         wire.put(b"content")
         assert wire.answer().status is Status.SEND
-        eventually(lambda: len(files_below(tmp_path / "blobs")) == 1, "the upload has begun")
+        wait_until(lambda: len(files_below(tmp_path / "blobs")) == 1, "the upload has begun")
         second = start(tmp_path / "blobs")
         wire.frame(b"content")
         wire.frame(b"")
         assert wire.answer().status is Status.OK
     with BlobClient(second.address) as client:
-        assert client.get_bytes(BlobKey(digest_of(b"content"), "job")) == b"content"
+        assert client.get_bytes(BlobKey(compute_digest(b"content"), "job")) == b"content"

@@ -11,16 +11,16 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from services.blobs.raw_protocol import Wire, files_below
+from services.blobs.raw_protocol import RawConnection, files_below
 
 from tailrace.services.blobs.cache import BlobCache
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobRefused, BlobUnavailable
-from tailrace.services.blobs.garbage_collector import server_of
-from tailrace.services.blobs.keys import BlobKey, digest_of
-from tailrace.services.blobs.protocol import Channel, Hello, Pace, Proof, Status
+from tailrace.services.blobs.garbage_collector import create_server
+from tailrace.services.blobs.keys import BlobKey, compute_digest
+from tailrace.services.blobs.protocol import Channel, Hello, Proof, Status, Timeouts
 from tailrace.services.blobs.server import BlobServer
-from tailrace.services.blobs.shared_secret_auth import NONCE, SharedSecret, Side, drawn
+from tailrace.services.blobs.shared_secret_auth import NONCE, SharedSecret, Side, random_nonce
 from tailrace.services.configuration import Configuration, ConfigurationError
 
 SECRET, OTHER = SharedSecret(b"correct horse battery"), SharedSecret(b"staple staple staple")
@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[BlobServer]:
         yield running
 
 
-def say(wire: Wire, message: Hello | Proof) -> None:
+def say(wire: RawConnection, message: Hello | Proof) -> None:
     wire.frame(msgspec.msgpack.encode(message))
 
 
@@ -60,14 +60,14 @@ def test_a_server_without_one_says_so(tmp_path: Path) -> None:
 
 
 def test_what_was_said_once_is_of_no_use_again(server: BlobServer) -> None:
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         say(wire, Hello())
         challenge = wire.answer().challenge
-        nonce = drawn()
+        nonce = random_nonce()
         proof = Proof(nonce, SECRET.proof(Side.CLIENT, challenge, nonce))
         say(wire, proof)
         assert wire.answer().status is Status.OK
-    with Wire(server.address) as wire:
+    with RawConnection(server.address) as wire:
         say(wire, Hello())
         assert wire.answer().challenge != challenge
         say(wire, proof)
@@ -79,7 +79,7 @@ def test_nothing_is_done_before_the_proof(server: BlobServer, tmp_path: Path) ->
     with BlobClient(server.address, secret=SECRET) as client:
         key = client.put(b"content", "job")
     for introduced in (False, True):
-        with Wire(server.address) as wire:
+        with RawConnection(server.address) as wire:
             if introduced:
                 say(wire, Hello())
                 assert wire.answer().status is Status.PROVE
@@ -96,7 +96,7 @@ def test_a_server_that_does_not_know_it_is_not_trusted(echoed: bool) -> None:
 
         def serve() -> None:
             connection, _ = listening.accept()
-            channel = Channel(connection, Pace())
+            channel = Channel(connection, Timeouts())
             channel.receive()
             channel.send(_answer(Status.PROVE, challenge=bytes(NONCE)))
             said = msgspec.msgpack.decode(channel.receive() or b"", type=Proof)
@@ -133,17 +133,17 @@ def test_it_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
         SharedSecret.of(configuration)
     file.write_text("too short\n")
     with pytest.raises(ConfigurationError, match="has 9 bytes, but a secret has at least 16"):
-        server_of(configuration)
+        create_server(configuration)
     file.write_text("0123456789abcdef\nwhat follows is not read\n")
     secret = SharedSecret.of(configuration)
     assert secret is not None
     assert "0123" not in repr(secret)
-    with server_of(configuration) as server, BlobClient(server.address, secret=secret) as client:
-        assert client.put(b"content", "job") == BlobKey(digest_of(b"content"), "job")
+    with create_server(configuration) as server, BlobClient(server.address, secret=secret) as client:
+        assert client.put(b"content", "job") == BlobKey(compute_digest(b"content"), "job")
     assert SharedSecret.of(configuration.replace({"blob.secret-file": "none"})) is None
 
 
 def test_a_cache_without_the_secret_says_why_it_has_nothing(server: BlobServer, tmp_path: Path) -> None:
     cache = BlobCache(tmp_path / "cache", lambda: server.address, retries=0)
     with pytest.raises(BlobUnavailable, match=r"set blob\.secret-file"):
-        cache.file(BlobKey(digest_of(b"content"), "job"))
+        cache.file(BlobKey(compute_digest(b"content"), "job"))

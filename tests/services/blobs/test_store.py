@@ -14,7 +14,7 @@ from services.blobs.conftest import StartServer
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobNotFound, BlobUnavailable
-from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.keys import BlobKey, compute_digest
 from tailrace.services.blobs.local_blob_files import BlobFiles
 from tailrace.services.blobs.store import FileSystemBlobStore
 
@@ -35,7 +35,7 @@ def uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("size", [0, 1, 5 << 20, 8 << 20])
 def test_what_is_stored_is_read(uri: str, tmp_path: Path, size: int) -> None:
     content = os.urandom(size)
-    key = BlobKey(digest_of(content), "job")
+    key = BlobKey(compute_digest(content), "job")
     (tmp_path / "file").write_bytes(content)
     FileSystemBlobStore(uri).put(key, tmp_path / "file")
     FileSystemBlobStore(uri).put(key, tmp_path / "file")
@@ -55,14 +55,14 @@ def test_a_jobs_blobs_are_listed_and_go_with_it(uri: str, tmp_path: Path) -> Non
     assert store.jobs() == []
     (tmp_path / "file").write_bytes(b"content")
     for job_id in ("b", "a", None):
-        store.put(BlobKey(digest_of(b"content"), job_id), tmp_path / "file")
+        store.put(BlobKey(compute_digest(b"content"), job_id), tmp_path / "file")
     assert store.jobs() == ["a", "b"]
     assert abs((store.last_written("a") or 0.0) - time.time()) < 60
     assert store.last_written("never was") is None
     store.delete_job("a")
     store.delete_job("never was")
-    store.delete(BlobKey(digest_of(b"content")))
-    store.delete(BlobKey(digest_of(b"content")))
+    store.delete(BlobKey(compute_digest(b"content")))
+    store.delete(BlobKey(compute_digest(b"content")))
     assert store.jobs() == ["b"]
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from tailrace import __version__
 from tailrace.services.cli import main
-from tailrace.services.cli.exit_codes import CODES, ExitCode, Failure, explained
+from tailrace.services.cli.exit_codes import CODES, CommandFailure, ExitCode, to_failure
 from tailrace.services.cli.local.cluster_record import ClusterRecord, ProcessRecord, read_record, write_record
-from tailrace.services.client import JobRejectedError, NoAnswer
+from tailrace.services.client import JobRejectedError, NoAnswerError
 from tailrace.services.host.election_participant import StaleElectionEpoch
 from tailrace.services.host.host import Deposed
 from tailrace.services.log import LogTruncated, LogUnavailable
@@ -138,16 +138,16 @@ def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
     [
         (LogUnavailable("x"), ExitCode.UNREACHABLE),
         (LogTruncated("t", 0, 5), ExitCode.UNREACHABLE),
-        (NoAnswer("x"), ExitCode.UNREACHABLE),
+        (NoAnswerError("x"), ExitCode.UNREACHABLE),
         (JobRejectedError("j", "too big"), ExitCode.JOB),
         (Deposed("x"), ExitCode.DEPOSED),
         (StaleElectionEpoch("dispatcher", 3, 4711), ExitCode.USAGE),
         (ReplicaDiverged("x"), ExitCode.ASTRAY),
-        (Failure(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
+        (CommandFailure(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
     ],
 )
 def test_expected_errors_have_their_codes(error: Exception, code: ExitCode) -> None:
-    failure = explained(error)
+    failure = to_failure(error)
     assert failure is not None
     assert failure.code == code
 
@@ -164,13 +164,13 @@ def test_an_error_is_what_its_class_is_a_kind_of() -> None:
     class Busy(LogUnavailable):
         pass
 
-    failure = explained(Busy("it is busy"))
+    failure = to_failure(Busy("it is busy"))
     assert failure is not None
     assert (failure.code, str(failure)) == (ExitCode.UNREACHABLE, "it is busy")
 
 
 def test_what_nobody_expects_is_not_explained_away() -> None:
-    assert explained(ZeroDivisionError()) is None
+    assert to_failure(ZeroDivisionError()) is None
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,9 +216,9 @@ def test_module_is_the_command() -> None:
 
 def test_json_is_what_it_was_told_to_be() -> None:
     from tailrace.services.cli.args.common_options import Format
-    from tailrace.services.cli.commands.jobs import printed
+    from tailrace.services.cli.commands.jobs import print_output
     from tailrace.services.client import OutputRecord
 
     record = OutputRecord(0, 4999, 2, None, "to : 3", {"word": "to", "count": 3})
-    assert printed(record, Format.TEXT) == "2> to : 3"
-    assert json.loads(printed(record, Format.JSON))["record"] == {"word": "to", "count": 3}
+    assert print_output(record, Format.TEXT) == "2> to : 3"
+    assert json.loads(print_output(record, Format.JSON))["record"] == {"word": "to", "count": 3}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tailrace.services.cli import main
 from tailrace.services.cli.app import app
-from tailrace.services.cli.command_registry import COMMANDS, Loaded
+from tailrace.services.cli.command_registry import COMMANDS, LazyCommands
 from tailrace.services.cli.exit_codes import ExitCode
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "0.1.0" / "a_job_finishes.avro"
@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "0.1.0" / "a_job_finishes.avro"
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_line_of_a_command_is_the_first_that_it_says_of_itself(name: str) -> None:
-    command = Loaded()[name]
+    command = LazyCommands()[name]
     assert command.name == name
     assert " ".join(command.help.split("\n\n")[0].split()) == COMMANDS[name].line
     assert not command.hidden

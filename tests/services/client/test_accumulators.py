@@ -13,12 +13,12 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.task_executor import SubmitTask
 from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, ExecutionState
-from tailrace.services.client import Counts
+from tailrace.services.client import AccumulatorTotals
 
 from ..simulated_cluster.cluster import header
 
 
-def heard(counts: Counts, body: Body) -> None:
+def heard(counts: AccumulatorTotals, body: Body) -> None:
     counts.hear([Record(0, header("a", "b"), body)])
 
 
@@ -52,7 +52,7 @@ def report(index: int, number: int, said: dict[str, float]) -> AccumulatorReport
 @given(st.randoms(use_true_random=False))
 def test_heartbeats_that_come_late_change_nothing(draw: random.Random) -> None:
     """Two subtasks go through attempts; heartbeats come in order for each attempt, at any time after they were sent."""
-    counts, truth = Counts("j"), Counter[int]()
+    counts, truth = AccumulatorTotals("j"), Counter[int]()
     late: list[AccumulatorReport] = []
     for number in range(3):
         for index in range(2):
@@ -70,7 +70,7 @@ def test_heartbeats_that_come_late_change_nothing(draw: random.Random) -> None:
 
 
 def test_while_an_attempt_has_not_said_anything_its_predecessor_is_right() -> None:
-    counts = Counts("j")
+    counts = AccumulatorTotals("j")
     heard(counts, submitted(0, 0))
     counts.report(report(0, 0, {"n": 2.0}))
     assert counts.total() == {"n": 2.0}
@@ -83,7 +83,7 @@ def test_while_an_attempt_has_not_said_anything_its_predecessor_is_right() -> No
 
 
 def test_what_is_said_of_other_jobs_and_of_nobody_is_passed_over() -> None:
-    counts = Counts("j")
+    counts = AccumulatorTotals("j")
     heard(counts, submitted(0, 0, "k"))
     counts.report(report(0, 0, {"n": 2.0}))
     counts.report(report(7, 7, {"n": 2.0}))

@@ -12,7 +12,7 @@ from tailrace.schemas.event import EVERYONE, Event
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import EntryPoint
 from tailrace.services.blobs.client import BlobClient
-from tailrace.services.blobs.garbage_collector import server_of
+from tailrace.services.blobs.garbage_collector import create_server
 from tailrace.services.blobs.keys import BlobKey
 from tailrace.services.client.blob_upload import find_server, upload
 from tailrace.services.configuration import Configuration
@@ -88,7 +88,7 @@ def test_a_server_with_a_secret_takes_uploads_of_who_knows_it(tmp_path: Path) ->
     (tmp_path / "secret").write_text("correct horse battery staple\n")
     knowing = CONFIGURATION.replace({"home": str(tmp_path), "blob.secret-file": str(tmp_path / "secret")})
     log = MemoryEventLog()
-    with server_of(knowing) as server:
+    with create_server(knowing) as server:
         log.append([elected(DISPATCHER, 1, server.address)])
         made, left = upload(program(5000), "job", knowing, log)
         assert (made.python_files[0].content, left) == (b"", None)

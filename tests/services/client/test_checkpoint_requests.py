@@ -18,8 +18,8 @@ from tailrace.schemas.types import (
     SnapshotType,
     SubtaskState,
 )
-from tailrace.services.client import CheckpointFailedError, Incident, Incidents
-from tailrace.services.client.checkpoint_requests import Progress, Request
+from tailrace.services.client import CheckpointFailedError, Incident, JobIncidentTracker
+from tailrace.services.client.checkpoint_requests import CheckpointProgress, CheckpointRequest
 
 from ..simulated_cluster.cluster import header
 
@@ -31,7 +31,7 @@ class Hearing:
     """A request of `client/me` for a savepoint of job j, and a log of what it hears."""
 
     def __init__(self) -> None:
-        self.request = Request("j", ME)
+        self.request = CheckpointRequest("j", ME)
         self.offset = -1
 
     def hear(self, body: Body, recipient: str = "job_master/j") -> CompletedCheckpoint | None:
@@ -79,18 +79,18 @@ def test_who_is_awaited_is_known_from_the_trigger_to_the_answer() -> None:
     assert talk.request.heard
     assert talk.request.progress is None
     talk.trigger(asked)
-    assert talk.request.progress == Progress(3, 3, ("a", "b", "c"))
+    assert talk.request.progress == CheckpointProgress(3, 3, ("a", "b", "c"))
     talk.acknowledge("b")
     talk.acknowledge("b")
     talk.acknowledge("stranger")
     talk.acknowledge("a", checkpoint_id=2)
-    assert talk.request.progress == Progress(3, 3, ("a", "c"))
+    assert talk.request.progress == CheckpointProgress(3, 3, ("a", "c"))
     talk.hear(
         job_master.UpdateTaskExecutionState(
             job_id="j", execution_attempt_id="c", execution_state=ExecutionState.FINISHED
         )
     )
-    assert talk.request.progress == Progress(3, 3, ("a",))
+    assert talk.request.progress == CheckpointProgress(3, 3, ("a",))
     assert talk.hear(client.CheckpointSucceeded(job_id="j", checkpoint=DONE), ME) == DONE
 
 
@@ -125,7 +125,7 @@ def told(*bodies: Body) -> list[Incident]:
     records = [
         Record(number, header("job_master/j", "job_master/j"), body) for number, body in enumerate(bodies)
     ]
-    return Incidents("j").hear(records)
+    return JobIncidentTracker("j").hear(records)
 
 
 def aborted(failure: CheckpointFailureReason, job_id: str = "j") -> Body:

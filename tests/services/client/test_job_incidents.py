@@ -7,9 +7,9 @@ import pytest
 from tailrace.schemas import job_master, task_executor
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState
-from tailrace.services.client import Incident, Incidents
-from tailrace.services.client.job_incidents import concerns
-from tailrace.services.history import Fold
+from tailrace.services.client import Incident, JobIncidentTracker
+from tailrace.services.client.job_incidents import is_about_job
+from tailrace.services.history import HistoryProjection
 from tailrace.services.job_master.state import JobMasterState
 
 from ..simulated_cluster.cluster import Cluster, graph
@@ -34,11 +34,11 @@ def cluster() -> Cluster:
 
 def told(cluster: Cluster, job_id: str = "job-a", after: int = 0) -> list[Incident]:
     """What a client that follows the job is told, by events that it gets one by one."""
-    incidents = Incidents(job_id)
+    incidents = JobIncidentTracker(job_id)
     found = []
     for record in cluster.log:
         header = record.header
-        if header.recipient == "*" or concerns(f"job_master/{job_id}", header.sender, header.recipient):
+        if header.recipient == "*" or is_about_job(f"job_master/{job_id}", header.sender, header.recipient):
             heard = incidents.hear([record])
             found += heard if record.offset >= after else []
     return found
@@ -73,11 +73,11 @@ def test_how_many_slots_a_job_waits_for_is_what_its_job_master_waits_for() -> No
     cluster.settle()
     cluster.tick(5)
     cluster.settle()
-    fold, incidents, seen = Fold(), Incidents("job-a"), []
+    fold, incidents, seen = HistoryProjection(), JobIncidentTracker("job-a"), []
     for record in cluster.log:
         fold.tell(record)
         header = record.header
-        if header.recipient == "*" or concerns("job_master/job-a", header.sender, header.recipient):
+        if header.recipient == "*" or is_about_job("job_master/job-a", header.sender, header.recipient):
             incidents.hear([record])
         state = fold.replica.states.get("job_master/job-a")
         wanted = len(state.slots.requests) if isinstance(state, JobMasterState) else 0
@@ -147,7 +147,7 @@ def test_a_zombie_that_reports_what_was_lost_is_not_told_again(cluster: Cluster)
 
 def test_failures_that_come_together_are_told_in_a_few_lines(cluster: Cluster) -> None:
     tasks = submitted(cluster, "job-a")
-    incidents = Incidents("job-a")
+    incidents = JobIncidentTracker("job-a")
     incidents.hear(cluster.log)
     before = len(cluster.log)
     for record in tasks:

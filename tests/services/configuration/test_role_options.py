@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tailrace.infra.config.options import Scope
 from tailrace.pipelines.graph import job_options
 from tailrace.pipelines.graph.job_options import ScheduleMode
-from tailrace.pipelines.runtime.common.settings import Settings
+from tailrace.pipelines.runtime.common.settings import TaskSettings
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
 from tailrace.services.configuration import Configuration, options
 from tailrace.services.configuration.options.resource_manager import ResourceManagerMode
@@ -96,7 +96,7 @@ def test_tasks_write_changes_to_storage_where_their_job_takes_checkpoints(
     possible = {key: text for key, text in configuration.items() if not job_options.faults({key: text})}
     effective = job_configuration({}, possible)
     interval = JobOptions.from_configuration(effective).checkpointing.interval
-    assert Settings.of(effective).periodic_checkpoints is (interval is not None)
+    assert TaskSettings.of(effective).periodic_checkpoints is (interval is not None)
 
 
 @pytest.mark.parametrize("written", [None, "off", "7 s"])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tailrace.pipelines.graph.job_options import ExecutionMode
-from tailrace.pipelines.runtime.common.settings import Settings
+from tailrace.pipelines.runtime.common.settings import TaskSettings
 from tailrace.schemas import dispatcher
 from tailrace.schemas.client import JobRejected
 from tailrace.schemas.job_master import StartJob
@@ -65,4 +65,4 @@ def test_a_job_starts_with_what_it_goes_by() -> None:
     assert start.configuration["slot.idle.timeout"] == "7 s"
     given = cluster.said("JobManagerRegistrationSuccess")[-1].body
     assert isinstance(given, JobManagerRegistrationSuccess)
-    assert Settings.of(given.job_graph.configuration).mode is ExecutionMode.MICRO_BATCH
+    assert TaskSettings.of(given.job_graph.configuration).mode is ExecutionMode.MICRO_BATCH

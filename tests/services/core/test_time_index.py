@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from instruction_count import operations
+from instruction_count import count_instructions
 
 from tailrace.services.core.time_index import FifoTimeIndex
 
@@ -60,6 +60,6 @@ def test_a_key_costs_the_same_however_many_there_are() -> None:
             line = line.add(f"k{number}", number)
         for number in range(0, count - 1, 2):
             line = line.remove(f"k{number}")
-        return operations(lambda: line.add("one more", count).remove(f"k{count - 1}").first)
+        return count_instructions(lambda: line.add("one more", count).remove(f"k{count - 1}").first)
 
     assert cost(2_000) == cost(20)

@@ -15,10 +15,10 @@ from tailrace.pipelines.graph.validation import validate
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import JobGraph, PythonFile
-from tailrace.services.blobs.job_blobs import keys_of, parse, with_code
+from tailrace.services.blobs.job_blobs import blob_keys, parse, with_code
 from tailrace.services.blobs.local_blob_files import BlobFiles
 from tailrace.services.blobs.store import VoidBlobStore
-from tailrace.services.blobs.tiered_store import BlobDepot
+from tailrace.services.blobs.tiered_store import TieredBlobStore
 from tailrace.services.configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
 from tailrace.services.dispatcher.inline_limit import GraphTooLarge, InlineLimit
 from tailrace.services.log import Codec
@@ -54,8 +54,8 @@ def graph_of(code: list[int], files: list[int], selector: int = 0) -> JobGraph:
     )
 
 
-def depot(path: Path, largest: int = 1 << 30) -> BlobDepot:
-    return BlobDepot(BlobFiles(path, durable=False), VoidBlobStore(), largest=largest)
+def depot(path: Path, largest: int = 1 << 30) -> TieredBlobStore:
+    return TieredBlobStore(BlobFiles(path, durable=False), VoidBlobStore(), largest=largest)
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
@@ -93,7 +93,7 @@ def test_what_becomes_a_blob_is_what_was_submitted(
     blobs = depot(tmp_path_factory.mktemp("blobs"))
     graph = graph_of(code, files)
     found = InlineLimit(blobs, MINSIZE, MOST).move_to_blobs(graph, "j")
-    paths = {each: blobs.file(parse(each, "j")) for each in keys_of(found)}
+    paths = {each: blobs.file(parse(each, "j")) for each in blob_keys(found)}
     for each in found.vertices:
         found = with_code(found, each.vertex_id, paths)
     assert found.vertices == graph.vertices

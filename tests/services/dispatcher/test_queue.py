@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from instruction_count import operations
+from instruction_count import count_instructions
 
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.types import EntryPoint
@@ -73,7 +73,7 @@ def test_an_event_costs_the_same_however_many_wait() -> None:
             role.decide(state, cluster.now)
             begun.take_new("dispatcher", role.instructions(state))
 
-        return operations(turn)
+        return count_instructions(turn)
 
     assert cost(2_000) < 1.2 * cost(200)
 

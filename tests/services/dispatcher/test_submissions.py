@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.pipelines.graph.python_files import MOST_BYTES
+from tailrace.pipelines.graph.python_files import MAX_BYTES
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.types import EntryPoint, JobStatus, PythonFile
 from tailrace.services.dispatcher.role import BuildJobGraph
@@ -16,7 +16,7 @@ TO_REFUSE = {
     "../up.py": b"",
     "/etc/passwd": b"",
     "json.py": b"",
-    "model.bin": bytes(MOST_BYTES + 1),
+    "model.bin": bytes(MAX_BYTES + 1),
 }
 
 

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.services.election.leader_information import LeaderInformation
 from tailrace.services.election.lease import uptime
@@ -43,7 +43,7 @@ class Master(ZooKeeperLeaderElection):
 
     def epoch(self, role: str = ROLE) -> int:
         """Its epoch, as soon as it has been granted the role."""
-        eventually(lambda: role in self.grants(), f"{self.address} is granted {role}")
+        wait_until(lambda: role in self.grants(), f"{self.address} is granted {role}")
         epoch = self.grants()[role]
         assert epoch is not None
         return epoch
@@ -63,7 +63,7 @@ class Master(ZooKeeperLeaderElection):
 def onlooker(settings: ZooKeeperSettings, **more: Any) -> Iterator[KazooClient]:
     """A client of its own."""
     kazoo = KazooClient(settings.quorum, timeout=60.0, **more)
-    kazoo.start(timeout=PATIENCE_S)
+    kazoo.start(timeout=TIMEOUT_S)
     try:
         yield kazoo
     finally:
@@ -139,7 +139,7 @@ class OtherMaster:
         """As a process ends that closes its mandates first."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(PATIENCE_S)
+        self._process.wait(TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.configuration.options.zookeeper import ZooKeeperAcl
@@ -38,7 +38,7 @@ def enter(settings: ZooKeeperSettings, *masters: Master, role: str = ROLE) -> No
     with onlooker(settings) as kazoo:
         for count, master in enumerate(masters, start=1):
             master.join(role)
-            eventually(partial(has, kazoo, Paths.from_settings(settings).latch(role), count))
+            wait_until(partial(has, kazoo, Paths.from_settings(settings).latch(role), count))
 
 
 def test_the_first_is_elected_and_the_next_in_turn_when_it_goes(
@@ -125,14 +125,14 @@ def test_a_leader_is_published_once_it_is_confirmed_and_no_more_when_it_goes(
         assert kazoo.exists(path) is None
         other.confirm_leadership(ROLE, 1)
         one.confirm_leadership(ROLE, epoch)
-        eventually(lambda: kazoo.exists(path))
+        wait_until(lambda: kazoo.exists(path))
         content, stat = kazoo.get(path)
         assert decode(content) == LeaderInformation("host:1", "session of host:1", epoch, {"blob": "h:1"})
         assert stat.ephemeralOwner != 0
         one.leave(ROLE)
-        eventually(lambda: kazoo.exists(path) is None)
+        wait_until(lambda: kazoo.exists(path) is None)
         epoch = other.leads()
-        eventually(lambda: kazoo.exists(path))
+        wait_until(lambda: kazoo.exists(path))
         assert decode(kazoo.get(path)[0]) == LeaderInformation(
             "host:2", "session of host:2", epoch, {"blob": "h:1"}
         )
@@ -151,11 +151,11 @@ def test_a_leader_whose_publication_is_removed_or_another_s_publishes_itself_aga
             found = kazoo.exists(path) and decode(kazoo.get(path)[0])
             return found is not None and found.epoch == epoch
 
-        eventually(published)
+        wait_until(published)
         kazoo.delete(path)
-        eventually(published)
+        wait_until(published)
         kazoo.set(path, b'{"address":"host:9","session_id":"an intruder\'s","epoch":9}')
-        eventually(published)
+        wait_until(published)
         assert master.epoch() == epoch
 
 
@@ -169,8 +169,8 @@ def test_who_loses_its_node_steps_down_and_stands_anew_behind_the_others(
     with onlooker(settings) as kazoo:
         kazoo.delete(f"{latch}/{in_order(kazoo.get_children(latch))[0]}")
         second = other.leads()
-        eventually(lambda: len(kazoo.get_children(latch)) == 2)
-        eventually(lambda: not one.grants())
+        wait_until(lambda: len(kazoo.get_children(latch)) == 2)
+        wait_until(lambda: not one.grants())
         kazoo.delete(f"{latch}/{in_order(kazoo.get_children(latch))[0]}")
         assert first < second < one.epoch()
 
@@ -185,7 +185,7 @@ def test_who_waits_and_loses_its_node_is_elected_all_the_same(
         kazoo.delete(f"{latch}/{in_order(kazoo.get_children(latch))[1]}")
         standing[0].close()
         standing[2].epoch()
-        eventually(lambda: len(kazoo.get_children(latch)) == 2)
+        wait_until(lambda: len(kazoo.get_children(latch)) == 2)
     standing[2].close()
     standing[1].epoch()
 
@@ -198,7 +198,7 @@ def test_the_end_of_one_wakes_one_other_and_not_all(
     standing[0].leads()
     with onlooker(settings) as kazoo:
         # To publish itself it pursues its latch once more.
-        eventually(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
+        wait_until(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
     woken: list[Latch] = []
     pursue = Latch.acquire
 
@@ -210,7 +210,7 @@ def test_the_end_of_one_wakes_one_other_and_not_all(
     standing[0].close()
     standing[1].epoch()
     standing[2].close()
-    eventually(lambda: len(set(woken)) == 2)
+    wait_until(lambda: len(set(woken)) == 2)
     assert not standing[3].grants()
     assert len({id(latch) for latch in woken}) == 2
 
@@ -221,10 +221,10 @@ def test_a_job_that_is_over_leaves_nothing(settings: ZooKeeperSettings, masters:
     standing[0].leads(JOB)
     paths = Paths.from_settings(settings)
     with onlooker(settings) as kazoo:
-        eventually(lambda: kazoo.exists(paths.leader(JOB)))
+        wait_until(lambda: kazoo.exists(paths.leader(JOB)))
         for master in random.Random(7).sample(standing, 3):
             master.leave(JOB, for_ever=master is standing[0])
-        eventually(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
+        wait_until(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
 
 
 def test_a_job_that_is_over_before_its_last_leader_was_published_leaves_nothing(
@@ -235,11 +235,11 @@ def test_a_job_that_is_over_before_its_last_leader_was_published_leaves_nothing(
     first.leads(JOB)
     paths = Paths.from_settings(settings)
     with onlooker(settings) as kazoo:
-        eventually(lambda: kazoo.exists(paths.leader(JOB)))
+        wait_until(lambda: kazoo.exists(paths.leader(JOB)))
         first.close()
         last.epoch(JOB)
         last.leave(JOB, for_ever=True)
-        eventually(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
+        wait_until(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
 
 
 def test_a_job_that_is_over_leaves_nothing_even_of_masters_that_never_heard_of_it(
@@ -251,11 +251,11 @@ def test_a_job_that_is_over_leaves_nothing_even_of_masters_that_never_heard_of_i
     leader.leads(JOB)
     paths = Paths.from_settings(settings)
     with onlooker(settings) as kazoo:
-        eventually(lambda: kazoo.exists(paths.leader(JOB)))
+        wait_until(lambda: kazoo.exists(paths.leader(JOB)))
         leader.leave(JOB, for_ever=True)
         deaf.epoch(JOB)
         deaf.close()
-        eventually(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
+        wait_until(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
 
 
 def test_who_goes_right_after_a_job_is_over_leaves_nothing_of_it(
@@ -269,7 +269,7 @@ def test_who_goes_right_after_a_job_is_over_leaves_nothing_of_it(
         leader.leads(job)
     paths = Paths.from_settings(settings)
     with onlooker(settings) as kazoo:
-        eventually(lambda: len(tree(kazoo, paths.leaders)) == 2 * len(jobs))
+        wait_until(lambda: len(tree(kazoo, paths.leaders)) == 2 * len(jobs))
         for job in jobs:
             leader.leave(job, for_ever=True)
         leader.close()
@@ -296,10 +296,10 @@ def test_a_creation_whose_answer_was_lost_leaves_no_contender_that_nobody_pursue
         one, other = masters(settings), masters(settings)
         one.join(ROLE)
         other.join(ROLE)
-        eventually(lambda: one.grants() or other.grants())
-        eventually(lambda: len(lost) == 2)
+        wait_until(lambda: one.grants() or other.grants())
+        wait_until(lambda: len(lost) == 2)
         latch = Paths.from_settings(settings).latch(ROLE)
-        eventually(lambda: {f"{latch}/{node}" for node in kazoo.get_children(latch)} == set(lost))
+        wait_until(lambda: {f"{latch}/{node}" for node in kazoo.get_children(latch)} == set(lost))
         leader, standby = (one, other) if one.grants() else (other, one)
         leader.close()
         standby.epoch()
@@ -316,7 +316,7 @@ def test_with_a_password_and_creator_nobody_else_touches_the_nodes(
     other.join(ROLE)
     paths = Paths.from_settings(settings)
     with onlooker(settings, **enter_as) as friend, onlooker(settings) as stranger:
-        eventually(lambda: friend.exists(paths.leader(ROLE)))
+        wait_until(lambda: friend.exists(paths.leader(ROLE)))
         for path in (settings.cluster_path, *tree(friend, settings.cluster_path)):
             acls, _ = friend.get_acls(path)
             assert acls == [make_digest_acl("tailrace", "swordfish", all=True)]
@@ -345,7 +345,7 @@ def test_a_master_without_the_password_is_told_and_elected_once_it_is_let_in(
             told += logged(capsys)
             return "ZooKeeper refuses what a master has to do" in told
 
-        eventually(is_told)
+        wait_until(is_told)
         assert "NoAuthError" in told
         assert not master.grants()
         owner.set_acls(settings.cluster_path, OPEN_ACL_UNSAFE)

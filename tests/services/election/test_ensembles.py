@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
 from tailrace.services.election.paths import Paths
@@ -39,7 +39,7 @@ def stand(settings: ZooKeeperSettings, masters: Make) -> tuple[Master, Master, i
     epoch = one.leads()
     other.join(ROLE)
     with onlooker(settings) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
     return one, other, epoch
 
 
@@ -62,9 +62,9 @@ def test_a_rolling_restart_changes_nothing(ensemble: ZooKeeperEnsemble, masters:
     granted = one.grants()
     for server in ensemble.servers:
         server.stop()
-        eventually(one.believes)
+        wait_until(one.believes)
         server.start()
-    eventually(one.believes)
+    wait_until(one.believes)
     assert one.grants() is granted
     assert not other.grants()
 
@@ -80,11 +80,11 @@ def test_a_server_that_stands_still_is_left_for_another_in_time(
         server = next(server for server in ensemble.servers if server.address == left)
         server.pause()
         try:
-            eventually(partial(has_left, one, left))
-            eventually(one.believes)
+            wait_until(partial(has_left, one, left))
+            wait_until(one.believes)
         finally:
             server.resume()
-        eventually(lambda: all(server.mode() is not None for server in ensemble.servers))
+        wait_until(lambda: all(server.mode() is not None for server in ensemble.servers))
     assert one.grants() is granted
     assert not other.grants()
 
@@ -95,15 +95,15 @@ def test_after_the_whole_ensemble_was_gone_for_longer_than_a_session_there_is_a_
     one, other, epoch = stand(over(ensemble, "gone", 3.0), masters)
     ensemble.kill()
     try:
-        eventually(lambda: one.suspended and other.suspended)
-        eventually(lambda: not one.grants())
+        wait_until(lambda: one.suspended and other.suspended)
+        wait_until(lambda: not one.grants())
         assert not other.grants()
     finally:
         ensemble.start()
-    eventually(lambda: one.believes() or other.believes())
+    wait_until(lambda: one.believes() or other.believes())
     leader, standby = (one, other) if one.believes() else (other, one)
     assert leader.epoch() > epoch
     assert not standby.grants()
-    eventually(lambda: not standby.suspended)
+    wait_until(lambda: not standby.suspended)
     leader.close()
     assert standby.epoch() > epoch

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 from services.scripted_election import GivenMandates
 from services.simulated_cluster.cluster import header
 
@@ -20,7 +20,7 @@ from tailrace.services.election.log_liveness import LivenessTrackingLog, Unanswe
 from tailrace.services.log import LogUnavailable
 from tailrace.services.log.memory import MemoryEventLog
 
-TIMEOUT_S = 12.0
+KAFKA_TIMEOUT_S = 12.0
 LOOK_S = 1.0
 """It is looked twelve times within the timeout."""
 WORD = Event(
@@ -41,7 +41,7 @@ class FarLog(MemoryEventLog):
 
     def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         self.asked.release()
-        assert self.takes.wait(PATIENCE_S)
+        assert self.takes.wait(TIMEOUT_S)
         return super().append(events)
 
     def ask_end(self, timeout: float) -> Future[int]:
@@ -74,7 +74,7 @@ class Leader:
         self.reads = True
         self.given = GivenMandates()
         self.mandates = KafkaLivenessGuard(
-            self.given, self.heard, timeout_s=TIMEOUT_S, clock=lambda: self.now
+            self.given, self.heard, timeout_s=KAFKA_TIMEOUT_S, clock=lambda: self.now
         )
         self.mandates.join("dispatcher")
         self.given.give("dispatcher", epoch=1)
@@ -106,12 +106,12 @@ def append(leader: Leader) -> Iterator[Callable[[], None]]:
     def begin() -> None:
         threads.append(threading.Thread(target=leader.heard.append, args=([WORD],)))
         threads[-1].start()
-        assert leader.log.asked.acquire(timeout=PATIENCE_S)
+        assert leader.log.asked.acquire(timeout=TIMEOUT_S)
 
     yield begin
     leader.log.takes.set()
     for each in threads:
-        each.join(PATIENCE_S)
+        each.join(TIMEOUT_S)
 
 
 def test_who_has_nothing_to_say_keeps_its_mandates(leader: Leader) -> None:
@@ -166,7 +166,9 @@ def test_who_has_never_begun_to_read_gives_them_back() -> None:
     now, log = 0.0, FarLog()
     log.append([WORD])
     given = GivenMandates()
-    mandates = KafkaLivenessGuard(given, LivenessTrackingLog(log), timeout_s=TIMEOUT_S, clock=lambda: now)
+    mandates = KafkaLivenessGuard(
+        given, LivenessTrackingLog(log), timeout_s=KAFKA_TIMEOUT_S, clock=lambda: now
+    )
     mandates.join("dispatcher")
     for _ in range(20):
         now += LOOK_S

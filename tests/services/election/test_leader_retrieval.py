@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.election.leader_information import LeaderInformation
@@ -15,7 +15,7 @@ from tailrace.services.election.leader_retrieval import LeaderRetriever, NoLeade
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from ...fault_injection.network_link import Link
+from ...fault_injection.network_link import NetworkLink
 from .masters import ROLE, Master, onlooker
 
 pytestmark = pytest.mark.integration
@@ -29,14 +29,14 @@ def test_each_leader_is_told_in_turn(settings: ZooKeeperSettings, masters: Make)
     with LeaderRetriever(settings, ROLE, told.put) as retriever:
         one.join(ROLE)
         epoch = one.leads()
-        first = told.get(timeout=PATIENCE_S)
+        first = told.get(timeout=TIMEOUT_S)
         assert first == LeaderInformation("host:1", "session of host:1", epoch, {"blob": "h:1"})
-        assert retriever.wait(PATIENCE_S) == first
+        assert retriever.wait(TIMEOUT_S) == first
         one.close()
-        assert told.get(timeout=PATIENCE_S) is None
+        assert told.get(timeout=TIMEOUT_S) is None
         other.join(ROLE)
         epoch = other.leads()
-        second = told.get(timeout=PATIENCE_S)
+        second = told.get(timeout=TIMEOUT_S)
         assert second is not None
         assert (second.address, second.epoch) == ("host:2", epoch)
 
@@ -48,29 +48,29 @@ def test_what_is_known_stays_known_in_a_blip_and_what_changed_meanwhile_is_told(
     one, other = masters(settings), masters(settings)
     one.join(ROLE)
     one.leads()
-    with Link(zookeeper.connect_string) as link:
+    with NetworkLink(zookeeper.connect_string) as link:
         beyond = msgspec.structs.replace(settings, quorum=link.address, session_timeout_s=1.0)
         with LeaderRetriever(beyond, ROLE, told.put) as retriever:
-            first = retriever.wait(PATIENCE_S)
-            assert told.get(timeout=PATIENCE_S) == first
+            first = retriever.wait(TIMEOUT_S)
+            assert told.get(timeout=TIMEOUT_S) == first
             link.sever()
-            eventually(lambda: not retriever._session.usable)
+            wait_until(lambda: not retriever._session.usable)
             assert retriever.leader == first
             one.close()
             other.join(ROLE)
             other.leads()
             with onlooker(settings) as kazoo:
-                eventually(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
+                wait_until(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
             assert retriever.leader == first
             link.heal()
-            second = told.get(timeout=PATIENCE_S)
+            second = told.get(timeout=TIMEOUT_S)
             assert second is not None
             assert second.address == "host:2"
 
 
 def test_where_nobody_leads_it_is_said_what_to_look_at(settings: ZooKeeperSettings) -> None:
     with LeaderRetriever(settings, ROLE) as retriever:
-        eventually(lambda: retriever._session.usable)
+        wait_until(lambda: retriever._session.usable)
         with pytest.raises(
             NoLeader, match=r"nobody has published itself in .*dispatcher_lock: is a jobmanager"
         ):
@@ -78,7 +78,7 @@ def test_where_nobody_leads_it_is_said_what_to_look_at(settings: ZooKeeperSettin
 
 
 def test_where_zookeeper_does_not_answer_that_is_said() -> None:
-    with Link("127.0.0.1:1") as link:
+    with NetworkLink("127.0.0.1:1") as link:
         link.sever()
         settings = ZooKeeperSettings(
             quorum=link.address, cluster_path="/tailrace/c", connection_timeout_s=0.2

@@ -15,13 +15,13 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.election.paths import Paths, in_order
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from ...fault_injection.network_link import Link
+from ...fault_injection.network_link import NetworkLink
 from .masters import ROLE, Master, onlooker
 
 pytestmark = pytest.mark.integration
@@ -98,7 +98,7 @@ def test_at_most_one_decides_and_epochs_rise(
     masters: Callable[[ZooKeeperSettings], Master],
 ) -> None:
     chance = random.Random(seed)
-    links = [Link(zookeeper.connect_string) for _ in range(CONTENDERS)]
+    links = [NetworkLink(zookeeper.connect_string) for _ in range(CONTENDERS)]
     standing = [masters(beyond(settings, link)) for link in links]
     with onlooker(settings) as kazoo:
         for master in standing:
@@ -125,7 +125,7 @@ def test_at_most_one_decides_and_epochs_rise(
                         master.join(ROLE)
                     case "die":
                         link.sever()
-                        links[index] = fresh = Link(zookeeper.connect_string)
+                        links[index] = fresh = NetworkLink(zookeeper.connect_string)
                         links.append(link)
                         standing[index] = masters(beyond(settings, fresh))
                         standing[index].join(ROLE)
@@ -137,7 +137,7 @@ def test_at_most_one_decides_and_epochs_rise(
                 pause.wait(chance.choice([0.02, 0.2, 0.5, SESSION_S * 1.3]))
             for link in links:
                 link.heal()
-            eventually(lambda: watcher.faults or any(believed(master) for master in standing))
+            wait_until(lambda: watcher.faults or any(believed(master) for master in standing))
         finally:
             watcher.end()
             for link in links:
@@ -147,7 +147,7 @@ def test_at_most_one_decides_and_epochs_rise(
         assert watcher.epochs == sorted(set(watcher.epochs))
 
 
-def beyond(settings: ZooKeeperSettings, link: Link) -> ZooKeeperSettings:
+def beyond(settings: ZooKeeperSettings, link: NetworkLink) -> ZooKeeperSettings:
     return msgspec.structs.replace(
         settings, quorum=link.address, session_timeout_s=SESSION_S, connection_timeout_s=0.5
     )

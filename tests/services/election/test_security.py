@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.ports import ReservedPort
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
@@ -115,7 +115,7 @@ def test_over_tls_a_master_is_known_by_its_certificate(
         "keyfile_password": PASSWORD,
     }
     with onlooker(settings, **of_client) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
         (acl,) = kazoo.get_acls(settings.cluster_path)[0]
         assert (acl.id.scheme, acl.id.id) == ("x509", "CN=master")
     one.close()
@@ -138,7 +138,7 @@ def test_who_does_not_fit_is_not_let_in_and_says_why(
             options[f"{ZK}.ssl.ca"] = str(tmp_path / "ca.pem")
     master = masters(configured(secured, {**options, "cluster.id": "refused"}))
     master.join(ROLE)
-    eventually(lambda: master._session.client.complaints.text)
+    wait_until(lambda: master._session.client.complaints.text)
     assert not master.grants()
     assert master.suspended
     if what == "another authority":
@@ -178,7 +178,7 @@ def test_sasl_with_a_password(tmp_path: Path, masters: Make, capsys: pytest.Capt
             told += logged(capsys)
             return "ZooKeeper does not take this client" in told
 
-        eventually(is_told)
+        wait_until(is_told)
         assert not refused.grants()
         refused.close()
         master.close()

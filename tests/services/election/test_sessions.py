@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.election.client import Client
@@ -19,7 +19,7 @@ from tailrace.services.election.lease import uptime
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from ...fault_injection.network_link import Conversation, Link
+from ...fault_injection.network_link import NetworkConnection, NetworkLink
 from .masters import ROLE, Master, OtherMaster, onlooker, tree
 
 pytestmark = pytest.mark.integration
@@ -28,31 +28,31 @@ Make = Callable[[ZooKeeperSettings], Master]
 
 
 @pytest.fixture
-def link(zookeeper: EmbeddedZooKeeper) -> Iterator[Link]:
+def link(zookeeper: EmbeddedZooKeeper) -> Iterator[NetworkLink]:
     """The first master's way to ZooKeeper."""
-    with Link(zookeeper.connect_string) as link:
+    with NetworkLink(zookeeper.connect_string) as link:
         yield link
 
 
-def through(link: Link, settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
+def through(link: NetworkLink, settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
     return msgspec.structs.replace(
         settings, quorum=link.address, session_timeout_s=session_s, connection_timeout_s=2.0
     )
 
 
-class Forgetful(Link):
+class Forgetful(NetworkLink):
     """Of the connections that come while it `forgets`, nobody ever hears, and none is refused."""
 
     forgets = 0
 
-    def _conversation(self) -> Conversation:
+    def _conversation(self) -> NetworkConnection:
         if self.forgets == 0:
             return super()._conversation()
         self.forgets -= 1
         return _Forgotten()
 
 
-class _Forgotten(Conversation):
+class _Forgotten(NetworkConnection):
     def answers(self, server: socket.socket) -> Iterator[bytes]:
         for _ in super().answers(server):
             yield b""
@@ -63,23 +63,23 @@ def lasting(settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
 
 
 def test_a_master_that_is_back_before_its_session_is_over_goes_on_under_its_epoch(
-    settings: ZooKeeperSettings, masters: Make, link: Link
+    settings: ZooKeeperSettings, masters: Make, link: NetworkLink
 ) -> None:
     one, other = masters(through(link, settings, 30.0)), masters(settings)
     one.join(ROLE)
     epoch = one.leads()
     other.join(ROLE)
     with onlooker(settings) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
-        eventually(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+        wait_until(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
         before = tree(kazoo, settings.cluster_path)
         for _ in range(3):
             granted = one.grants()
             link.sever()
-            eventually(lambda: one.suspended)
+            wait_until(lambda: one.suspended)
             assert one.grants() is granted
             link.heal()
-            eventually(lambda: one.believes())
+            wait_until(lambda: one.believes())
             assert one.grants() is granted
         assert one.epoch() == epoch
         assert not other.grants()
@@ -95,31 +95,31 @@ def test_a_server_that_takes_connections_and_forgets_them_does_not_cost_the_sess
         granted = one.epoch()
         link.forgets = 2
         link.reset()
-        eventually(lambda: link.forgets == 0)
-        eventually(lambda: one.believes())
+        wait_until(lambda: link.forgets == 0)
+        wait_until(lambda: one.believes())
         assert one.epoch() == granted
         one.close()
 
 
 def test_a_node_that_went_while_nobody_looked_ends_the_term(
-    settings: ZooKeeperSettings, masters: Make, link: Link
+    settings: ZooKeeperSettings, masters: Make, link: NetworkLink
 ) -> None:
     one = masters(through(link, settings, 30.0))
     one.join(ROLE)
     first = one.leads()
     link.sever()
-    eventually(lambda: one.suspended)
+    wait_until(lambda: one.suspended)
     with onlooker(settings) as kazoo:
         (node,) = tree(kazoo, Paths.from_settings(settings).latch(ROLE))
         kazoo.delete(node)
     link.heal()
-    eventually(lambda: one.grants().get(ROLE) not in (None, first))
+    wait_until(lambda: one.grants().get(ROLE) not in (None, first))
     assert one.epoch() > first
 
 
 @pytest.mark.parametrize("how", ["severed", "cut"])
 def test_who_is_cut_off_stops_deciding_before_another_is_elected_and_gives_up_by_its_own_clock(
-    how: str, settings: ZooKeeperSettings, masters: Make, link: Link
+    how: str, settings: ZooKeeperSettings, masters: Make, link: NetworkLink
 ) -> None:
     session_s = 3.0
     one, other = masters(through(link, settings, session_s)), masters(settings)
@@ -127,15 +127,15 @@ def test_who_is_cut_off_stops_deciding_before_another_is_elected_and_gives_up_by
     first = one.leads()
     other.join(ROLE)
     with onlooker(settings) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
     link.sever() if how == "severed" else link.cut()
     while one.believes():
         followed = bool(other.grants())
         assert not (followed and one.believes())
-    eventually(lambda: not one.grants())
+    wait_until(lambda: not one.grants())
     second = other.epoch()
     link.heal()
-    eventually(lambda: not one.suspended)
+    wait_until(lambda: not one.suspended)
     assert not one.grants()
     assert second > first
     other.close()
@@ -152,25 +152,25 @@ def test_a_session_that_outlives_the_belief_in_it_is_a_new_term(
     session = one._session.id
     zookeeper.pause()
     try:
-        eventually(lambda: one.suspended)
+        wait_until(lambda: one.suspended)
         assert one.grants() == {ROLE: first}
-        eventually(lambda: not one.grants())
+        wait_until(lambda: not one.grants())
     finally:
         zookeeper.resume()
     assert one.epoch() > first
     with onlooker(settings) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 1)
+        wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 1)
     assert session is not None
 
 
 def test_a_process_that_is_killed_is_followed_within_its_session_timeout(settings: ZooKeeperSettings) -> None:
     brief = lasting(settings, 3.0)
     with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
-        eventually(lambda: first.deciding)
+        wait_until(lambda: first.deciding)
         with OtherMaster(brief, "second:1") as second:
-            eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
             killed = first.kill()
-            eventually(lambda: second.deciding)
+            wait_until(lambda: second.deciding)
             assert second.epoch is not None
             assert first.epoch is not None
             assert second.epoch > first.epoch
@@ -180,11 +180,11 @@ def test_a_process_that_is_killed_is_followed_within_its_session_timeout(setting
 def test_a_process_that_ends_in_order_is_followed_at_once(settings: ZooKeeperSettings) -> None:
     long = lasting(settings, 300.0)
     with OtherMaster(long, "first:1") as first, onlooker(settings) as kazoo:
-        eventually(lambda: first.deciding)
+        wait_until(lambda: first.deciding)
         with OtherMaster(long, "second:1") as second:
-            eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
             first.end()
-            eventually(lambda: second.deciding)
+            wait_until(lambda: second.deciding)
 
 
 def test_a_process_that_stood_still_for_longer_than_its_session_wakes_without_a_mandate(
@@ -192,14 +192,14 @@ def test_a_process_that_stood_still_for_longer_than_its_session_wakes_without_a_
 ) -> None:
     brief = lasting(settings, 2.0)
     with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
-        eventually(lambda: first.deciding)
+        wait_until(lambda: first.deciding)
         with OtherMaster(brief, "second:1") as second:
-            eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+            wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
             epoch, stopped = first.epoch, first.pause()
-            eventually(lambda: second.deciding)
+            wait_until(lambda: second.deciding)
             followed = second.sights[-1].time
             first.resume()
-            eventually(lambda: first.sights[-1].time > followed and not first.sights[-1].suspended)
+            wait_until(lambda: first.sights[-1].time > followed and not first.sights[-1].suspended)
             assert first.epoch is None
             believed_until = next(sight.time for sight in first.sights if sight.time > stopped)
             assert believed_until > stopped
@@ -215,14 +215,14 @@ def test_a_process_that_stood_still_for_less_than_its_session_goes_on_under_its_
     settings: ZooKeeperSettings,
 ) -> None:
     with OtherMaster(lasting(settings, 30.0), "first:1") as first:
-        eventually(lambda: first.deciding)
+        wait_until(lambda: first.deciding)
         epoch = first.epoch
         stopped = first.pause()
         with OtherMaster(settings, "second:1") as second:
-            eventually(lambda: uptime() > stopped + 1.5 and second.sights and not second.sights[-1].suspended)
+            wait_until(lambda: uptime() > stopped + 1.5 and second.sights and not second.sights[-1].suspended)
             first.resume()
             with onlooker(settings) as kazoo:
-                eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+                wait_until(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
             assert first.deciding == epoch
             assert second.epoch is None
 
@@ -233,7 +233,7 @@ def test_masters_that_start_before_zookeeper_wait_for_it(masters: Make, settings
         zookeeper.kill()
         master = masters(late)
         master.join(ROLE)
-        eventually(lambda: master._session.complaint)
+        wait_until(lambda: master._session.complaint)
         assert master.suspended
         assert not master.grants()
         zookeeper.start()
@@ -244,7 +244,7 @@ def test_masters_that_start_before_zookeeper_wait_for_it(masters: Make, settings
 
 
 def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_behind(
-    settings: ZooKeeperSettings, masters: Make, link: Link, monkeypatch: pytest.MonkeyPatch
+    settings: ZooKeeperSettings, masters: Make, link: NetworkLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, waiting = masters(settings), masters(through(link, settings, 4.0))
     latch = Paths.from_settings(settings).latch(ROLE)
@@ -261,20 +261,20 @@ def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_be
     with onlooker(settings) as kazoo:
         monkeypatch.setattr(Client, "create_async", cut_off)
         waiting.join(ROLE)
-        eventually(lambda: len(tree(kazoo, latch)) == 2)
+        wait_until(lambda: len(tree(kazoo, latch)) == 2)
         monkeypatch.undo()
         orphan = tree(kazoo, latch)
-        eventually(lambda: len(tree(kazoo, latch)) == 1)
+        wait_until(lambda: len(tree(kazoo, latch)) == 1)
         assert not waiting.grants()
         link.heal()
-        eventually(lambda: len(tree(kazoo, latch)) == 2 and tree(kazoo, latch) != orphan)
+        wait_until(lambda: len(tree(kazoo, latch)) == 2 and tree(kazoo, latch) != orphan)
         leader.close()
         waiting.epoch()
-        eventually(lambda: len(tree(kazoo, latch)) == 1)
+        wait_until(lambda: len(tree(kazoo, latch)) == 1)
 
 
 def test_a_node_made_in_a_session_that_nobody_had_heard_of_yet_does_not_hold_up_the_election(
-    settings: ZooKeeperSettings, masters: Make, link: Link, monkeypatch: pytest.MonkeyPatch
+    settings: ZooKeeperSettings, masters: Make, link: NetworkLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """kazoo goes on in a new session by itself, also in the middle of what was begun in the old one."""
     create = Client.create_async
@@ -283,18 +283,18 @@ def test_a_node_made_in_a_session_that_nobody_had_heard_of_yet_does_not_hold_up_
         master = masters(through(link, settings, 3.0))
         # Ephemeral, and gone with the session that it is of.
         sign = f"{settings.cluster_path}/sign"
-        eventually(lambda: master._session.usable)
+        wait_until(lambda: master._session.usable)
         master._session.client.create(sign, ephemeral=True)
 
         def in_another_session(self: Client, *args: object, **more: object) -> object:
             monkeypatch.undo()
             before = self.client_id
             link.sever()
-            eventually(lambda: not self.connected)
-            eventually(lambda: not master._session.held)
-            eventually(lambda: kazoo.exists(sign) is None)
+            wait_until(lambda: not self.connected)
+            wait_until(lambda: not master._session.held)
+            wait_until(lambda: kazoo.exists(sign) is None)
             link.heal()
-            eventually(lambda: self.client_id not in (None, before))
+            wait_until(lambda: self.client_id not in (None, before))
             return create(self, *args, **more)
 
         monkeypatch.setattr(Client, "create_async", in_another_session)

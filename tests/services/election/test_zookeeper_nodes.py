@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from polling import eventually
+from polling import wait_until
 
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
@@ -18,7 +18,7 @@ from tailrace.services.election.zookeeper_nodes import (
     remove,
 )
 
-from ...fault_injection.network_link import Link
+from ...fault_injection.network_link import NetworkLink
 from .masters import Master, onlooker, tree
 
 pytestmark = pytest.mark.integration
@@ -40,8 +40,8 @@ def test_who_leads_who_waits_and_what_is_left_over(settings: ZooKeeperSettings, 
     with onlooker(settings) as kazoo:
         kazoo.ensure_path(paths.leader(f"job_master/{UNKNOWN}"))
         kazoo.ensure_path(paths.latch(f"job_master/{UNKNOWN}"))
-        eventually(lambda: len(tree(kazoo, paths.latch("dispatcher"))) == 2)
-        eventually(lambda: kazoo.exists(paths.leader(f"job_master/{ENDED}")))
+        wait_until(lambda: len(tree(kazoo, paths.latch("dispatcher"))) == 2)
+        wait_until(lambda: kazoo.exists(paths.leader(f"job_master/{ENDED}")))
     found = inventory(settings)
     assert [each.role for each in found] == [
         "dispatcher",
@@ -72,7 +72,7 @@ def test_a_cluster_that_never_was_has_nothing(settings: ZooKeeperSettings) -> No
 
 
 def test_a_zookeeper_that_does_not_answer_is_named() -> None:
-    with Link("127.0.0.1:1") as link:
+    with NetworkLink("127.0.0.1:1") as link:
         link.sever()
         settings = ZooKeeperSettings(
             quorum=link.address, cluster_path="/tailrace/c", connection_timeout_s=0.2

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 from msgspec.structs import replace
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.event import Event, Record
@@ -597,7 +597,7 @@ def test_a_process_that_does_not_lead_yet_neither_sends_nor_listens() -> None:
     try:
         assert not participant.asked.wait(0.1)
         leads.set()
-        assert participant.asked.wait(PATIENCE_S)
+        assert participant.asked.wait(TIMEOUT_S)
     finally:
         heartbeats.close()
         heartbeats.close()
@@ -625,7 +625,7 @@ def test_a_process_that_leads_no_more_stops_and_begins_afresh_when_it_leads_agai
     )
     heartbeats.start()
     try:
-        assert participant.asked.wait(PATIENCE_S)
+        assert participant.asked.wait(TIMEOUT_S)
         leads.clear()
         deadline = threading.Event()
         while participant.asked.is_set():
@@ -634,7 +634,7 @@ def test_a_process_that_leads_no_more_stops_and_begins_afresh_when_it_leads_agai
             deadline.wait(0.05)
         assert len(opened) == 1
         leads.set()
-        assert participant.asked.wait(PATIENCE_S)
+        assert participant.asked.wait(TIMEOUT_S)
         assert len(opened) == 2
     finally:
         heartbeats.close()
@@ -655,6 +655,6 @@ def test_whatever_goes_wrong_in_one_round_the_next_ones_go_on(monkeypatch: pytes
     )
     heartbeats.start()
     try:
-        assert participant.asked.wait(PATIENCE_S)
+        assert participant.asked.wait(TIMEOUT_S)
     finally:
         heartbeats.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.services.configuration import Configuration
 from tailrace.services.resource_manager.drivers import WorkerNotStarted
@@ -81,9 +81,9 @@ def test_a_worker_that_is_started_runs_with_its_name_and_slots_and_is_told_when_
     driver = drivers()
     address = driver.start("w-1", 4)
     assert driver.survivors() == {"w-1": address}
-    eventually(lambda: drivers.log("w-1").read_text() == "w-1 4\n")
+    wait_until(lambda: drivers.log("w-1").read_text() == "w-1 4\n")
     os.kill(pid_of(address), signal.SIGKILL)
-    resource_id, reason = drivers.told.get(timeout=PATIENCE_S)
+    resource_id, reason = drivers.told.get(timeout=TIMEOUT_S)
     assert resource_id == "w-1"
     assert "has ended by signal 9; see " in reason
     assert driver.survivors() == {}
@@ -92,7 +92,7 @@ def test_a_worker_that_is_started_runs_with_its_name_and_slots_and_is_told_when_
 
 def test_a_worker_that_ends_by_itself_says_how(drivers: Drivers) -> None:
     drivers("raise SystemExit(7)").start("w", 1)
-    assert "exit code 7" in drivers.told.get(timeout=PATIENCE_S)[1]
+    assert "exit code 7" in drivers.told.get(timeout=TIMEOUT_S)[1]
 
 
 def test_a_worker_that_runs_already_is_not_started_twice(drivers: Drivers) -> None:
@@ -104,7 +104,7 @@ def test_a_worker_that_is_stopped_ends_and_says_why(drivers: Drivers) -> None:
     driver = drivers()
     pid = pid_of(driver.start("w", 1))
     assert driver.stop("w", "idle for 30 s")
-    resource_id, reason = drivers.told.get(timeout=PATIENCE_S)
+    resource_id, reason = drivers.told.get(timeout=TIMEOUT_S)
     assert resource_id == "w"
     assert "as asked: idle for 30 s" in reason
     assert not psutil.pid_exists(pid)
@@ -113,9 +113,9 @@ def test_a_worker_that_is_stopped_ends_and_says_why(drivers: Drivers) -> None:
 def test_a_worker_that_does_not_heed_sigterm_is_killed(drivers: Drivers) -> None:
     driver = drivers(STUBBORN, kill_after_s=0.2)
     driver.start("w", 1)
-    eventually(lambda: drivers.log("w").read_text() == "up\n")
+    wait_until(lambda: drivers.log("w").read_text() == "up\n")
     driver.stop("w", "not wanted")
-    assert "by signal 9 as asked: not wanted" in drivers.told.get(timeout=PATIENCE_S)[1]
+    assert "by signal 9 as asked: not wanted" in drivers.told.get(timeout=TIMEOUT_S)[1]
 
 
 def test_what_does_not_run_can_not_be_stopped_and_nothing_follows(drivers: Drivers) -> None:
@@ -133,9 +133,9 @@ def test_workers_outlive_their_driver_and_its_successor_finds_stops_and_hears_of
     successor = drivers()
     assert successor.survivors() == started
     os.kill(pid_of(started["a"]), signal.SIGKILL)
-    assert drivers.told.get(timeout=PATIENCE_S)[0] == "a"
+    assert drivers.told.get(timeout=TIMEOUT_S)[0] == "a"
     successor.stop("b", "the job is done")
-    assert drivers.told.get(timeout=PATIENCE_S)[0] == "b"
+    assert drivers.told.get(timeout=TIMEOUT_S)[0] == "b"
 
 
 def test_a_worker_that_died_while_nobody_looked_is_no_survivor(drivers: Drivers) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from immutables import Map
 from msgspec.structs import replace
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
@@ -108,7 +108,7 @@ class Bench:
         self.shell.perform(RESOURCE_MANAGER, instructions, self.state)
 
     def next(self) -> Body:
-        return self.said.get(timeout=PATIENCE_S)
+        return self.said.get(timeout=TIMEOUT_S)
 
     def next_loss(self) -> tuple[str, str | None, str]:
         body = self.next()
@@ -178,7 +178,7 @@ def test_a_worker_is_stopped_once_and_its_end_is_said_after_it_has_left(bench: B
     bench.perform(STOP)
     bench.leaves("w")
     bench.perform(STOP)
-    assert bench.driver.stopped.get(timeout=PATIENCE_S) == ("w", "idle")
+    assert bench.driver.stopped.get(timeout=TIMEOUT_S) == ("w", "idle")
     bench.driver.exits("w")
     assert bench.next_loss() == ("w", None, "it ended")
     assert bench.causes[-1] == STOP.cause
@@ -196,7 +196,7 @@ def test_a_survivor_that_nobody_knows_is_stopped_and_one_that_is_known_is_left_a
     bench.driver.running = {"known": "h:known", "stranger": "h:stranger"}
     bench.knows("known", WorkerState.REGISTERED)
     bench.perform()
-    name, _ = bench.driver.stopped.get(timeout=PATIENCE_S)
+    name, _ = bench.driver.stopped.get(timeout=TIMEOUT_S)
     assert name == "stranger"
     bench.driver.exits("known")
     assert bench.next_loss() == ("known", None, "it ended")

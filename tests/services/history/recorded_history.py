@@ -13,16 +13,16 @@ from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.snapshots.state_hash import StateHasher, whole
+from tailrace.services.snapshots.state_hash import StateHasher, hash_all
 
-from ..snapshots.simulated_logs import WALKS, history, quiet
+from ..snapshots.simulated_logs import WALKS, history, skip_output
 
 SEEDS = WALKS
 SHORT = 40
 """Events: so many that a master leads, and a job may run."""
 
 
-class Live(msgspec.Struct, frozen=True):
+class LiveMoment(msgspec.Struct, frozen=True):
     """What the replica that folded all events one by one knew behind one of them."""
 
     offset: int
@@ -35,20 +35,20 @@ class Live(msgspec.Struct, frozen=True):
 
 
 @functools.cache
-def live(seed: int) -> tuple[Live, ...]:
+def record_live_moments(seed: int) -> tuple[LiveMoment, ...]:
     """A Live for each event."""
-    replica, found, time = quiet(), [], -1
+    replica, found, time = skip_output(), [], -1
     hasher = StateHasher(replica)
     for record in history(seed):
         replica.apply(record)
         time = max(time, record.header.time)
         found.append(
-            Live(
+            LiveMoment(
                 record.offset,
                 dict(replica.states),
                 replica.leadership,
                 frozenset(replica.active_addresses),
-                whole(hasher.hashes()),
+                hash_all(hasher.hashes()),
                 time,
             )
         )
@@ -60,14 +60,14 @@ def events(seed: int) -> list[Event]:
     return [Event(each.header, each.body) for each in history(seed)]
 
 
-def log_of(some: list[Event]) -> MemoryEventLog:
+def create_log(some: list[Event]) -> MemoryEventLog:
     """A log of them."""
     log = MemoryEventLog(Codec("histories.log"), topic="histories.log")
     log.append(some)
     return log
 
 
-def differs(replica: Replica, from_: Live) -> str | None:
+def describe_difference(replica: Replica, from_: LiveMoment) -> str | None:
     """In what, if in anything."""
     if replica.offset != from_.offset:
         return f"offset {replica.offset}, not {from_.offset}"

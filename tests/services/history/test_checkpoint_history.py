@@ -19,8 +19,8 @@ from tailrace.schemas.types import (
     SnapshotType,
     SubtaskState,
 )
-from tailrace.services.history import Fold
-from tailrace.services.history.checkpoint_history import Checkpoints, CheckpointStatus, CheckpointView
+from tailrace.services.history import HistoryProjection
+from tailrace.services.history.checkpoint_history import CheckpointHistory, CheckpointStatus, CheckpointView
 from tailrace.services.history.cluster_view import checkpoints
 from tailrace.services.job_master.state import JobMasterState
 
@@ -36,7 +36,7 @@ class Story:
     """The checkpoints of job j; a millisecond passes from event to event."""
 
     def __init__(self) -> None:
-        self.checkpoints = Checkpoints()
+        self.checkpoints = CheckpointHistory()
         self.time = 0
 
     def hear(self, body: Body) -> None:
@@ -186,7 +186,7 @@ def test_of_a_long_life_the_counts_stay_and_the_last_thousand_and_what_is_in_sto
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: str(story.__name__))
 def test_what_is_told_is_what_the_job_masters_know_at_every_offset(story: Callable[[], Cluster]) -> None:
-    fold = Fold()
+    fold = HistoryProjection()
     for record in story().log:
         fold.tell(record)
         for address, state in fold.replica.states.items():
@@ -196,7 +196,7 @@ def test_what_is_told_is_what_the_job_masters_know_at_every_offset(story: Callab
 
 def test_what_a_job_master_takes_no_notice_of_is_not_told() -> None:
     cluster = scenarios_checkpoints.a_job_goes_back_to_a_checkpoint()
-    fold = Fold()
+    fold = HistoryProjection()
     for record in cluster.log:
         fold.tell(record)
     before = checkpoints(fold, "j1")
@@ -214,7 +214,7 @@ def test_what_a_job_master_takes_no_notice_of_is_not_told() -> None:
             assert checkpoints(fold, "j1") == before
 
 
-def agree(fold: Fold, job_id: str, state: JobMasterState) -> None:
+def agree(fold: HistoryProjection, job_id: str, state: JobMasterState) -> None:
     view, known = checkpoints(fold, job_id), state.checkpoints
     under_way = [each for each in view.checkpoints if each.status is CheckpointStatus.IN_PROGRESS]
     assert {each.checkpoint_id for each in under_way} == set(known.pending)

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.services.history.entity_diff import Became, entity_differences
+from tailrace.services.history.entity_diff import EntityChange, entity_differences
 
-from .recorded_history import SEEDS, live
+from .recorded_history import SEEDS, record_live_moments
 from .test_state_diff import replica_at
 
 OPPOSITE = {
-    Became.APPEARED: Became.GONE,
-    Became.GONE: Became.APPEARED,
-    Became.CHANGED: Became.CHANGED,
+    EntityChange.APPEARED: EntityChange.GONE,
+    EntityChange.GONE: EntityChange.APPEARED,
+    EntityChange.CHANGED: EntityChange.CHANGED,
 }
 
 
@@ -22,7 +22,7 @@ OPPOSITE = {
 @settings(max_examples=25)
 @given(data=st.data())
 def test_every_change_belongs_to_one_entity_and_back_is_the_opposite(seed: int, data: st.DataObject) -> None:
-    offsets = st.integers(0, len(live(seed)) - 1)
+    offsets = st.integers(0, len(record_live_moments(seed)) - 1)
     a, b = (replica_at(seed, data.draw(offsets)) for _ in range(2))
     found, there = entity_differences(a, b)
     told = [change for each in there for change in each.changes]

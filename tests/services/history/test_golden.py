@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tailrace
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.replay import DecisionCheck
@@ -23,7 +23,7 @@ from tailrace.services.log.event_log import read_to_end
 from tailrace.services.snapshots.fingerprint import schema_fingerprint
 
 from ..scenarios import SCENARIOS
-from ..snapshots.simulated_logs import WALKS, log_of, quiet
+from ..snapshots.simulated_logs import WALKS, create_log, skip_output
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 RELEASES = sorted(path.name for path in GOLDEN.iterdir())
@@ -57,7 +57,7 @@ def test_what_was_said_then_is_what_is_owed_today(name: str) -> None:
 
 
 def replayed(path: Path) -> DecisionCheck:
-    check = DecisionCheck(quiet())
+    check = DecisionCheck(skip_output())
     log = FileLog.open(path)
     try:
         for batch in read_to_end(log):
@@ -81,9 +81,9 @@ def record(release: Path) -> None:
         stale.unlink()
     hashes = {}
     for name in NAMES:
-        log = log_of(int(name.removeprefix("walk_")) if name.startswith("walk_") else name)
+        log = create_log(int(name.removeprefix("walk_")) if name.startswith("walk_") else name)
         path = release / f"{name}.avro"
-        export(log, "golden", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+        export(log, "golden", EventSelection(0, log.end()), path, ArchiveFormat.AVRO)
         hashes[name] = state_hash(replayed(path).replica)
     text = json.dumps({"states": schema_fingerprint(), "hashes": hashes}, indent=2)
     (release / HASHES).write_text(f"{text}\n", "utf-8")

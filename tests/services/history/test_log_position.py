@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from tailrace.schemas.event import Event
 from tailrace.schemas.everyone import ClusterTerminated
 from tailrace.schemas.types import Header
-from tailrace.services.history.log_position import BadPosition, Mark, OutsideLog, Position, first_offset
+from tailrace.services.history.log_position import (
+    InvalidPosition,
+    LogPosition,
+    PositionOutOfRange,
+    TimeMark,
+    first_offset,
+)
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 
@@ -34,7 +40,7 @@ def micros(moment: datetime) -> int:
 class TestParsing:
     @pytest.mark.parametrize("text", ["0", "4711", " 12 ", "-1", "20261122"])
     def test_a_number_is_an_offset(self, text: str) -> None:
-        assert Position.parse(text, NOW) == Position(text, offset=int(text))
+        assert LogPosition.parse(text, NOW) == LogPosition(text, offset=int(text))
 
     @pytest.mark.parametrize(
         ("text", "time"),
@@ -55,7 +61,7 @@ class TestParsing:
         ],
     )
     def test_the_rest_is_a_time(self, text: str, time: datetime) -> None:
-        assert Position.parse(text, NOW) == Position(text, time=micros(time))
+        assert LogPosition.parse(text, NOW) == LogPosition(text, time=micros(time))
 
     @pytest.mark.parametrize(
         "text",
@@ -75,17 +81,17 @@ class TestParsing:
         ],
     )
     def test_anything_else_is_told_with_what_there_is(self, text: str) -> None:
-        with pytest.raises(BadPosition, match=r"say an offset \(4711\), a time \(2026-11-22T08:30:00"):
-            Position.parse(text, NOW)
+        with pytest.raises(InvalidPosition, match=r"say an offset \(4711\), a time \(2026-11-22T08:30:00"):
+            LogPosition.parse(text, NOW)
 
 
 class Sparse:
     """Marks at some offsets."""
 
     def __init__(self, times: list[int], every: int) -> None:
-        self._marks = [Mark(i, max(times[: i + 1])) for i in range(0, len(times), every)]
+        self._marks = [TimeMark(i, max(times[: i + 1])) for i in range(0, len(times), every)]
 
-    def not_after(self, time: int) -> Mark | None:
+    def not_after(self, time: int) -> TimeMark | None:
         return max(
             (each for each in self._marks if each.time <= time), key=lambda each: each.offset, default=None
         )
@@ -100,11 +106,11 @@ class Sparse:
 def test_a_time_stands_for_the_longest_beginning_that_was_said_by_then(
     times: list[int], time: int, every: int
 ) -> None:
-    log, position = log_at(*times), Position("then", time=time)
+    log, position = log_at(*times), LogPosition("then", time=time)
     lengths = [length for length in range(len(times) + 1) if max(times[:length], default=0) <= time]
     for marks in (None, Sparse(times, every)):
         if lengths[-1] == 0:
-            with pytest.raises(OutsideLog, match=r"is before c1\.log: its first offset is 0"):
+            with pytest.raises(PositionOutOfRange, match=r"is before c1\.log: its first offset is 0"):
                 position.at(log, marks)
         else:
             assert position.at(log, marks) == lengths[-1] - 1
@@ -113,9 +119,9 @@ def test_a_time_stands_for_the_longest_beginning_that_was_said_by_then(
 @settings(max_examples=100, deadline=None)
 @given(times=st.lists(st.integers(10, 30), min_size=1, max_size=20), time=st.integers(5, 40))
 def test_a_stretch_from_a_time_has_what_was_said_at_that_time(times: list[int], time: int) -> None:
-    log, position = log_at(*times), Position("then", time=time)
+    log, position = log_at(*times), LogPosition("then", time=time)
     if time < times[0]:
-        with pytest.raises(OutsideLog):
+        with pytest.raises(PositionOutOfRange):
             position.start(log)
     else:
         start = position.start(log)
@@ -126,8 +132,8 @@ def test_a_stretch_from_a_time_has_what_was_said_at_that_time(times: list[int], 
 def test_an_offset_stands_for_the_beginning_that_ends_with_it() -> None:
     log = log_at(1, 2, 3)
     for offset in (-1, 0, 2):
-        assert Position.parse(str(offset)).at(log) == offset
-    assert Position.parse("2").start(log) == 2
+        assert LogPosition.parse(str(offset)).at(log) == offset
+    assert LogPosition.parse("2").start(log) == 2
 
 
 @pytest.mark.parametrize("text", ["3", "-2", "99"])
@@ -136,35 +142,35 @@ def test_an_offset_outside_the_log_is_told_with_what_there_is(text: str) -> None
     why = (
         rf"offset {text} is outside c1\.log: its first offset is 0 \(1970-.*\), its last 2 \(1970-.*03\.000\)"
     )
-    with pytest.raises(OutsideLog, match=why):
-        Position.parse(text).at(log)
-    with pytest.raises(OutsideLog, match=why):
-        Position.parse(text).start(log)
+    with pytest.raises(PositionOutOfRange, match=why):
+        LogPosition.parse(text).at(log)
+    with pytest.raises(PositionOutOfRange, match=why):
+        LogPosition.parse(text).start(log)
 
 
 def test_a_log_whose_head_is_gone_begins_later() -> None:
     log = log_at(1, 2, 3, 4)
     log.truncate(2)
     assert first_offset(log) == 2
-    assert Position.parse("1").at(log) == 1, "what a snapshot reaches"
-    with pytest.raises(OutsideLog, match=r"its first offset is 2 .*, its last 3"):
-        Position.parse("0").at(log)
-    with pytest.raises(OutsideLog, match="its first offset is 2"):
-        Position("then", time=2).at(log)
-    assert Position("then", time=3).at(log) == 2
+    assert LogPosition.parse("1").at(log) == 1, "what a snapshot reaches"
+    with pytest.raises(PositionOutOfRange, match=r"its first offset is 2 .*, its last 3"):
+        LogPosition.parse("0").at(log)
+    with pytest.raises(PositionOutOfRange, match="its first offset is 2"):
+        LogPosition("then", time=2).at(log)
+    assert LogPosition("then", time=3).at(log) == 2
 
 
 def test_an_empty_log_has_no_place_but_the_one_before_it() -> None:
     log = log_at()
-    assert Position.parse("-1").at(log) == -1
-    assert Position.parse("0").start(log) == 0
+    assert LogPosition.parse("-1").at(log) == -1
+    assert LogPosition.parse("0").start(log) == 0
     for text in ("0", "-10m"):
-        with pytest.raises(OutsideLog, match="which has no events"):
-            Position.parse(text).at(log)
+        with pytest.raises(PositionOutOfRange, match="which has no events"):
+            LogPosition.parse(text).at(log)
 
 
 def test_what_is_no_event_at_the_end_of_a_log_does_not_hide_its_last_time() -> None:
     log = log_at(1_000_000, 2_000_000)
     log.append_values([b"no event"] * 40)
-    with pytest.raises(OutsideLog, match=r"its last 41 \(1970-.*02\.000\)"):
-        Position.parse("42").at(log)
+    with pytest.raises(PositionOutOfRange, match=r"its last 41 \(1970-.*02\.000\)"):
+        LogPosition.parse("42").at(log)

@@ -17,19 +17,19 @@ from structlog.testing import capture_logs
 from tailrace.infra.storage.errors import CheckpointError
 from tailrace.infra.storage.storage import Storage
 from tailrace.schemas.event import Event
-from tailrace.services.history import Fold
+from tailrace.services.history import HistoryProjection
 from tailrace.services.history import job_history_store as module
 from tailrace.services.history.cluster_view import checkpoints, jobs, statuses, workers
-from tailrace.services.history.job_history_store import HistoryStore
+from tailrace.services.history.job_history_store import JobHistoryStore
 from tailrace.services.history.leaders import leaders
-from tailrace.services.history.snapshot_history import keep, take_with_history
+from tailrace.services.history.snapshot_history import create_snapshot_with_history, store_history
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.snapshots.builder import take
+from tailrace.services.snapshots.builder import create_snapshot
 from tailrace.services.snapshots.store import SnapshotStore
 
 from ..simulated_cluster.cluster import Cluster
-from ..snapshots.simulated_logs import HISTORIES, LONG, history, log_of
+from ..snapshots.simulated_logs import HISTORIES, LONG, create_log, history
 from . import test_checkpoint_history
 
 LAST = len(history(LONG)) - 1
@@ -41,14 +41,14 @@ class Kept:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.snapshots = SnapshotStore(Storage.open(str(base / "snapshots")), "c")
-        self.histories = HistoryStore(Storage.open(str(base / "history")))
+        self.histories = JobHistoryStore(Storage.open(str(base / "history")))
 
     def take(self, log: MemoryEventLog, end: int | None = None) -> None:
-        take_with_history(log, self.snapshots, self.histories, end)
+        create_snapshot_with_history(log, self.snapshots, self.histories, end)
 
-    def fold(self, log: MemoryEventLog, end: int | None = None) -> tuple[Fold, int]:
+    def fold(self, log: MemoryEventLog, end: int | None = None) -> tuple[HistoryProjection, int]:
         """A fold to the end, and how many events it has read for that."""
-        fold = Fold()
+        fold = HistoryProjection()
         return fold, len(list(fold.read(log, end, self.snapshots, self.histories)))
 
 
@@ -59,10 +59,10 @@ def kept(tmp_path: Path) -> Kept:
 
 @pytest.fixture
 def log() -> MemoryEventLog:
-    return log_of(LONG)
+    return create_log(LONG)
 
 
-def seen(fold: Fold) -> dict[str, Any]:
+def seen(fold: HistoryProjection) -> dict[str, Any]:
     """All that commands show of it."""
     return {
         "jobs": jobs(fold),
@@ -77,7 +77,7 @@ def seen(fold: Fold) -> dict[str, Any]:
 
 
 def whole(log: MemoryEventLog, end: int | None = None) -> dict[str, Any]:
-    fold = Fold()
+    fold = HistoryProjection()
     list(fold.read(log, end))
     return seen(fold)
 
@@ -88,7 +88,7 @@ def stories() -> list[str | int | Callable[[], Cluster]]:
 
 def log_of_story(story: str | int | Callable[[], Cluster]) -> MemoryEventLog:
     if isinstance(story, str | int):
-        return log_of(story)
+        return create_log(story)
     log = MemoryEventLog(Codec("t.log"))
     log.append([Event(record.header, record.body) for record in story().log])
     return log
@@ -116,7 +116,7 @@ def test_from_any_snapshot_it_tells_the_same_as_from_the_first_event(
 
 def restarting(log: MemoryEventLog) -> list[int]:
     """Offsets behind which a job restarts."""
-    fold = Fold()
+    fold = HistoryProjection()
     return [
         entry.record.offset
         for entry in fold.read(log)
@@ -162,9 +162,9 @@ def test_what_is_not_fit_costs_time_only(
 def test_a_history_of_another_log_is_none(kept: Kept, log: MemoryEventLog) -> None:
     kept.take(log, 20)
     file = next((kept.base / "history").iterdir()).read_bytes()
-    other = log_of("a job" if "a job" in HISTORIES else HISTORIES[0])
+    other = create_log("a job" if "a job" in HISTORIES else HISTORIES[0])
     again = Kept(kept.base / "other")
-    take(other, again.snapshots, 20)
+    create_snapshot(other, again.snapshots, 20)
     again.histories.retain(())
     (again.base / "history").mkdir(exist_ok=True)
     (again.base / "history" / f"{19:020}.history").write_bytes(file)
@@ -196,23 +196,23 @@ def test_of_a_log_whose_head_is_gone_what_was_before_is_still_known(kept: Kept, 
 
 
 def test_where_nothing_of_it_is_known_nothing_is_kept(kept: Kept, log: MemoryEventLog) -> None:
-    take(log, kept.snapshots, LAST // 2)
+    create_snapshot(log, kept.snapshots, LAST // 2)
     log.truncate(LAST // 2)
     kept.take(log)
     assert kept.histories.offsets() == []
     fold, _ = kept.fold(log)
-    assert (fold.whole, statuses(fold.replica)) == (False, whole(log_of(LONG))["statuses"])
+    assert (fold.whole, statuses(fold.replica)) == (False, whole(create_log(LONG))["statuses"])
 
 
 def test_a_snapshot_is_taken_although_its_history_cannot_be_kept(
     kept: Kept, log: MemoryEventLog, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("no directory")
-    histories = HistoryStore(Storage.open(str(tmp_path / "file" / "history")))
+    histories = JobHistoryStore(Storage.open(str(tmp_path / "file" / "history")))
     with pytest.raises(CheckpointError):
-        keep(log, kept.snapshots, histories, LAST)
+        store_history(log, kept.snapshots, histories, LAST)
     with capture_logs() as said:
-        taken = take_with_history(log, kept.snapshots, histories)
+        taken = create_snapshot_with_history(log, kept.snapshots, histories)
     assert taken is not None
     assert kept.snapshots.offsets() == [taken.offset]
     assert [each["event"] for each in said] == ["no history is kept beside a snapshot"]

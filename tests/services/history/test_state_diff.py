@@ -11,15 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.services.core.replica import Replica
-from tailrace.services.history.state_diff import Difference, DoesNotApply, apply, compare, difference
-from tailrace.services.history.time_travel import moment
+from tailrace.services.history.state_diff import (
+    DiffMismatch,
+    StateDifference,
+    apply_difference,
+    compare,
+    diff_states,
+)
+from tailrace.services.history.time_travel import cluster_moment
 
-from ..snapshots.simulated_logs import quiet
-from .recorded_history import SEEDS, live
+from ..snapshots.simulated_logs import skip_output
+from .recorded_history import SEEDS, record_live_moments
 
 
 def replica_at(seed: int, offset: int) -> Replica:
-    known, replica = live(seed)[offset], quiet()
+    known, replica = record_live_moments(seed)[offset], skip_output()
     replica.restore(known.states, known.leadership, known.offset)
     return replica
 
@@ -34,14 +40,14 @@ def as_json(value: object) -> bytes:
 @given(data=st.data())
 def test_applied_to_the_first_moment_it_gives_the_second(seed: int, data: st.DataObject) -> None:
     """Forwards and backwards, hash included; also when it was written down and read between."""
-    offsets = st.integers(0, len(live(seed)) - 1)
+    offsets = st.integers(0, len(record_live_moments(seed)) - 1)
     a, b = (replica_at(seed, data.draw(offsets)) for _ in range(2))
-    first, second = moment(a), moment(b)
+    first, second = cluster_moment(a), cluster_moment(b)
     before = as_json(first)
-    found = difference(a, b)
-    assert as_json(apply(found, first)) == as_json(second)
-    read = msgspec.json.decode(as_json(found), type=Difference)
-    assert as_json(apply(read, first)) == as_json(second)
+    found = diff_states(a, b)
+    assert as_json(apply_difference(found, first)) == as_json(second)
+    read = msgspec.json.decode(as_json(found), type=StateDifference)
+    assert as_json(apply_difference(read, first)) == as_json(second)
     assert as_json(first) == before, "nothing was changed in place"
     assert bool(found.changes) == (first.state_hash != second.state_hash)
 
@@ -49,8 +55,8 @@ def test_applied_to_the_first_moment_it_gives_the_second(seed: int, data: st.Dat
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_is_not_applied_to_another_moment(seed: int) -> None:
     a, b = replica_at(seed, 30), replica_at(seed, 40)
-    with pytest.raises(DoesNotApply, match="begins at offset 30"):
-        apply(difference(a, b), moment(b))
+    with pytest.raises(DiffMismatch, match="begins at offset 30"):
+        apply_difference(diff_states(a, b), cluster_moment(b))
 
 
 PLAIN: st.SearchStrategy[Any] = st.recursive(
@@ -63,13 +69,13 @@ PLAIN: st.SearchStrategy[Any] = st.recursive(
 @given(before=PLAIN, after=PLAIN)
 def test_any_data_is_compared_to_the_type(before: Any, after: Any) -> None:
     """1, 1.0 and True are equal in Python, and not in JSON."""
-    from tailrace.services.history.state_diff import _applied
+    from tailrace.services.history.state_diff import _apply_change
 
     before, after = ordered({"x": before}), ordered({"x": after})
     kept, found = copy.deepcopy(before), before
     changes = list(compare(before, after, ()))
     for change in changes:
-        found = _applied(found, change, 0)
+        found = _apply_change(found, change, 0)
     assert as_json(found) == as_json(after)
     assert before == kept
     assert bool(changes) == (as_json(before) != as_json(after))

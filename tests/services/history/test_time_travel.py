@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from tailrace.schemas.event import Event
-from tailrace.services.history import Fold, state_at
+from tailrace.services.history import HistoryProjection, state_at
 from tailrace.services.history.cluster_view import jobs, workers
-from tailrace.services.history.time_travel import moment, state_hash
-from tailrace.services.history.to_builtins import as_data
+from tailrace.services.history.time_travel import cluster_moment, state_hash
+from tailrace.services.history.to_builtins import to_builtins
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 
-from ..simulated_cluster.cluster import Cluster, folded
+from ..simulated_cluster.cluster import Cluster, replay_events
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +43,17 @@ def test_the_state_at_every_offset_is_the_fold_of_the_log_up_to_it(
     cluster: Cluster, log: MemoryEventLog
 ) -> None:
     for offset in range(-1, len(cluster.log)):
-        assert state_at(log, offset) == moment(folded(cluster.log[: offset + 1]))
+        assert state_at(log, offset) == cluster_moment(replay_events(cluster.log[: offset + 1]))
 
 
 def test_without_an_offset_it_is_now(cluster: Cluster, log: MemoryEventLog) -> None:
-    assert state_at(log) == moment(cluster.replica)
+    assert state_at(log) == cluster_moment(cluster.replica)
 
 
 def test_the_hash_changes_with_the_state_and_with_nothing_else(cluster: Cluster) -> None:
-    replica = folded(cluster.log[:-1])
+    replica = replay_events(cluster.log[:-1])
     before = state_hash(replica)
-    assert before == state_hash(folded(cluster.log[:-1]))
+    assert before == state_hash(replay_events(cluster.log[:-1]))
     replica.apply(cluster.log[-1])
     assert state_hash(replica) == state_hash(cluster.replica) != before
 
@@ -72,7 +72,7 @@ def test_the_hash_is_the_same_in_another_process(cluster: Cluster) -> None:
 
 
 def test_states_are_json_with_sorted_keys(cluster: Cluster) -> None:
-    data = json.loads(msgspec.json.encode(moment(cluster.replica)))
+    data = json.loads(msgspec.json.encode(cluster_moment(cluster.replica)))
     registered = data["roles"]["resource_manager"]["slot_manager"]["slots"]["workers"]
     assert list(registered) == ["te-1", "te-2"]
     assert list(registered["te-1"]["slots"]) == ["0", "1"]
@@ -82,11 +82,11 @@ def test_states_are_json_with_sorted_keys(cluster: Cluster) -> None:
 
 
 def test_numbers_as_keys_keep_their_order() -> None:
-    assert list(as_data({10: "b", 9: "a"})) == ["9", "10"]
+    assert list(to_builtins({10: "b", 9: "a"})) == ["9", "10"]
 
 
 def test_jobs_and_taskexecutors_are_read_off_the_states(cluster: Cluster) -> None:
-    fold = Fold()
+    fold = HistoryProjection()
     for record in cluster.log:
         fold.tell(record)
     (job,) = jobs(fold)

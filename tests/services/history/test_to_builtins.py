@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from immutables import Map
 
-from tailrace.services.history.to_builtins import as_data
+from tailrace.services.history.to_builtins import to_builtins
 
-from .recorded_history import SEEDS, live
+from .recorded_history import SEEDS, record_live_moments
 
 
 def plainly(value: object) -> Any:
@@ -38,6 +38,6 @@ def ordered(value: Any) -> Any:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_data_is_all_that_a_state_holds_in_order(seed: int) -> None:
-    for known in live(seed)[::10]:
+    for known in record_live_moments(seed)[::10]:
         for state in (*known.states.values(), known.leadership):
-            assert msgspec.json.encode(as_data(state)) == msgspec.json.encode(plainly(state))
+            assert msgspec.json.encode(to_builtins(state)) == msgspec.json.encode(plainly(state))

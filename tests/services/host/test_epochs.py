@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.infra.storage.storage import Storage
 from tailrace.schemas.event import EVERYONE, Event, Record
@@ -83,10 +83,10 @@ def test_masters_lead_a_log_in_which_the_largest_epoch_was_claimed() -> None:
         thread = threading.Thread(target=host.run, args=(stop, {}))
         thread.start()
         try:
-            assert host.leading.wait(PATIENCE_S)
+            assert host.leading.wait(TIMEOUT_S)
         finally:
             stop.set()
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
             host.close()
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from graphs import operator, vertex
 from msgspec.structs import replace
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas import client, job_master, resource_manager, task_executor
@@ -115,7 +115,7 @@ def leading(log: MemoryEventLog, job_masters: JobMaster, name: str) -> Iterator[
         yield host
     finally:
         stop.set()
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
         host.close()
         assert not thread.is_alive()
     assert errors == []
@@ -131,10 +131,10 @@ def test_a_fault_in_one_job_fails_that_job(fault: str, always: bool) -> None:
     log = two_jobs()
     before = len(everything(log))
     with leading(log, Faulty(fault, always=always), "a") as host:
-        eventually(
+        wait_until(
             lambda: said(log, lambda each: isinstance(each.body, job_master.JobMasterFailed)), "the job fails"
         )
-        (finished,) = eventually(
+        (finished,) = wait_until(
             lambda: said(log, lambda each: isinstance(each.body, client.JobFinished)),
             "the client is told",
         )
@@ -152,14 +152,14 @@ def test_a_fault_in_one_job_fails_that_job(fault: str, always: bool) -> None:
     # Whoever comes next, with the fault or without it, reads the same.
     for name, job_masters in (("b", Faulty(fault, always=always)), ("c", JobMaster())):
         with leading(log, job_masters, name) as host:
-            assert host.leading.wait(PATIENCE_S)
+            assert host.leading.wait(TIMEOUT_S)
 
 
 def check_others_go_on(log: MemoryEventLog, host: Host) -> None:
     """The other job is cancelled, and its JobMaster says what it has to."""
-    assert host.leading.wait(PATIENCE_S)
+    assert host.leading.wait(TIMEOUT_S)
     host.emit("dispatcher", OutgoingEvent(GOOD, job_master.CancelJob(job_id="good"), None))
-    eventually(
+    wait_until(
         lambda: said(
             log,
             lambda each: (
@@ -174,9 +174,9 @@ def check_others_go_on(log: MemoryEventLog, host: Host) -> None:
 def test_what_a_shell_says_of_a_job_and_does_not_fit_fails_that_job() -> None:
     log = two_jobs()
     with leading(log, JobMaster(), "a") as host:
-        assert host.leading.wait(PATIENCE_S)
+        assert host.leading.wait(TIMEOUT_S)
         host.emit(BAD, OutgoingEvent(BAD, TOO_LARGE, None))
-        eventually(
+        wait_until(
             lambda: said(log, lambda each: isinstance(each.body, client.JobFinished)), "the client is told"
         )
         check_others_go_on(log, host)
@@ -209,7 +209,7 @@ def test_a_large_graph_goes_to_many_task_executors_in_several_turns() -> None:
     log = MemoryEventLog()
     log.append([Event(each.header, each.body) for each in cluster.log])
     with leading(log, JobMaster(), "a"):
-        answers = eventually(
+        answers = wait_until(
             lambda: found if len(found := said(log, lambda each: is_welcome(each.body))) == many else None,
             "all are answered",
         )

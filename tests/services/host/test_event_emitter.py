@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 from services.simulated_cluster.cluster import HARDWARE, PROFILE, header
 
 from tailrace.schemas.event import Event
@@ -32,7 +32,7 @@ def test_all_is_appended_in_order_while_the_log_is_slow() -> None:
     open_gate = threading.Event()
 
     def append(events: Sequence[Event]) -> None:
-        assert open_gate.wait(PATIENCE_S)
+        assert open_gate.wait(TIMEOUT_S)
         appended.extend(events)
         batches.append(len(events))
 

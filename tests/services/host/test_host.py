@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.schemas import client, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
@@ -47,7 +47,7 @@ class Running:
     errors: list[Exception] = field(default_factory=list)
 
     def join(self) -> list[Exception]:
-        self.thread.join(PATIENCE_S)
+        self.thread.join(TIMEOUT_S)
         assert not self.thread.is_alive(), "the host does not stop"
         return self.errors
 
@@ -111,7 +111,7 @@ def everything(log: EventLog) -> list[Record]:
 def wait_for(log: EventLog, wanted: Callable[[Record], bool], count: int = 1) -> list[Record]:
     """The first `count` such events. Raises AssertionError when they don't come."""
     tail, found = log.tail(0), []
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while len(found) < count and time.monotonic() < until:
         found += [record for record in tail.poll(0.1) if wanted(record)]
     tail.close()
@@ -141,7 +141,7 @@ def test_it_takes_the_lead_of_all_its_roles_then_decides(
     log = new_log()
     asked = registers(log)
     running = start(new_log(), "a")
-    assert running.host.leading.wait(PATIENCE_S)
+    assert running.host.leading.wait(TIMEOUT_S)
     (answer,) = wait_for(log, is_answer)
     records = everything(log)
     elected = [record.offset for record in records if isinstance(record.body, LeaderElected)]
@@ -158,7 +158,7 @@ def test_it_takes_the_lead_of_all_its_roles_then_decides(
 def test_it_answers_once_and_stops_when_it_is_told_to(new_log: NewLog, start: Callable[..., Running]) -> None:
     log = new_log()
     running = start(new_log(), "a")
-    assert running.host.leading.wait(PATIENCE_S)
+    assert running.host.leading.wait(TIMEOUT_S)
     registers(log)
     wait_for(log, is_answer)
     registers(log)
@@ -174,11 +174,11 @@ def test_a_successor_takes_the_next_epoch_and_deposes_the_one_before(
 ) -> None:
     log = new_log()
     first = start(new_log(), "a")
-    assert first.host.leading.wait(PATIENCE_S)
+    assert first.host.leading.wait(TIMEOUT_S)
     registers(log)
     wait_for(log, is_answer)
     second = start(new_log(), "b")
-    assert second.host.leading.wait(PATIENCE_S)
+    assert second.host.leading.wait(TIMEOUT_S)
     (error,) = first.join()
     assert isinstance(error, Deposed)
     assert "b leads dispatcher of c since epoch 2" in str(error)
@@ -212,7 +212,7 @@ def test_whom_nobody_elects_does_not_take_the_lead_from_the_elected(
     assert "\n" not in str(error)
     assert claims(log) == [(7, "e")]
     # Who has a role of its own is not concerned.
-    assert start(new_log(), WORKER, (WORKER,), concerns=(WORKER,)).host.leading.wait(PATIENCE_S)
+    assert start(new_log(), WORKER, (WORKER,), concerns=(WORKER,)).host.leading.wait(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("how", ["it is told to", "the cluster has ended"])
@@ -225,12 +225,12 @@ def test_it_takes_the_lead_from_the_elected_where(
         after = start(new_log(), "a", abandons_election=True)
     else:
         after = start(new_log(), "a", finished=lambda _: True)
-    assert after.host.leading.wait(PATIENCE_S)
+    assert after.host.leading.wait(TIMEOUT_S)
     assert claims(log) == [(7, "e"), (8, "a")]
     # Nor is anybody else who is not elected refused then.
     after.stop.set()
     after.join()
-    assert start(new_log(), "b").host.leading.wait(PATIENCE_S)
+    assert start(new_log(), "b").host.leading.wait(TIMEOUT_S)
 
 
 def test_a_successor_says_what_its_predecessor_still_owed(
@@ -238,7 +238,7 @@ def test_a_successor_says_what_its_predecessor_still_owed(
 ) -> None:
     log = new_log()
     first = start(new_log(), "a")
-    assert first.host.leading.wait(PATIENCE_S)
+    assert first.host.leading.wait(TIMEOUT_S)
     first.stop.set()
     first.join()
     asked = registers(log)
@@ -254,12 +254,12 @@ def test_of_hosts_that_race_exactly_one_leads_in_the_end(
     log = new_log()
     together = threading.Barrier(3)
     hosts = [start(Racing(new_log(), together), name) for name in "abc"]
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + TIMEOUT_S
     while sum(host.thread.is_alive() for host in hosts) > 1 and time.monotonic() < until:
         registers(log)
         time.sleep(0.01)
     (leader,) = [host for host in hosts if host.thread.is_alive()]
-    assert leader.host.leading.wait(PATIENCE_S)
+    assert leader.host.leading.wait(TIMEOUT_S)
     for loser in hosts:
         if loser is not leader:
             (error,) = loser.join()
@@ -294,7 +294,7 @@ def test_it_says_nothing_before_its_own_words_have_come_back(start: Callable[...
     log = MemoryEventLog()
     held = Held(log)
     running = start(held, "a")
-    assert running.host.leading.wait(PATIENCE_S)
+    assert running.host.leading.wait(TIMEOUT_S)
     held.back_to = log.end()
     registers(log)
     held.back_to = log.end()
@@ -302,7 +302,7 @@ def test_it_says_nothing_before_its_own_words_have_come_back(start: Callable[...
     # Its answer lies in the log, but it is not shown it, nor what others say behind it.
     registers(log)
     held.polled.clear()
-    assert held.polled.wait(PATIENCE_S)
+    assert held.polled.wait(TIMEOUT_S)
     assert held.polled_again()
     assert len([record for record in everything(log) if is_answer(record)]) == 1
     held.back_to = None
@@ -312,7 +312,7 @@ def test_it_says_nothing_before_its_own_words_have_come_back(start: Callable[...
 def test_a_deadline_wakes_it_up(new_log: NewLog, start: Callable[..., Running]) -> None:
     log = new_log()
     running = start(new_log(), "a")
-    assert running.host.leading.wait(PATIENCE_S)
+    assert running.host.leading.wait(TIMEOUT_S)
     request = resource_manager.RequestSlot(job_id="j", allocation_id="x", resource_profile=None)
     now = time.time_ns() // 1000
     sealed = header("job_master/j", "resource_manager", epoch=1, time=now)
@@ -339,18 +339,18 @@ def test_people_are_told_of_an_illegal_event_when_it_is_new(new_log: NewLog) -> 
     thread = threading.Thread(target=host.run, args=(stop, {}))
     thread.start()
     try:
-        assert host.leading.wait(PATIENCE_S)
+        assert host.leading.wait(TIMEOUT_S)
         say_nonsense("new")
-        eventually(lambda: told, "word of what is illegal")
+        wait_until(lambda: told, "word of what is illegal")
     finally:
         stop.set()
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
     assert told == ["client/new"]
 
 
 def test_what_fails_in_another_thread_ends_it(new_log: NewLog, start: Callable[..., Running]) -> None:
     running = start(new_log(), "a")
-    assert running.host.leading.wait(PATIENCE_S)
+    assert running.host.leading.wait(TIMEOUT_S)
     running.host.fail(RuntimeError("the reader is gone"))
     (error,) = running.join()
     assert str(error) == "the reader is gone"
@@ -359,7 +359,7 @@ def test_what_fails_in_another_thread_ends_it(new_log: NewLog, start: Callable[.
 def test_what_a_shell_cannot_say_ends_it(start: Callable[..., Running]) -> None:
     log = MemoryEventLog()
     running = start(log, "a")
-    assert running.host.leading.wait(PATIENCE_S)
+    assert running.host.leading.wait(TIMEOUT_S)
     log.close()
     running.host.emit("resource_manager", OutgoingEvent("resource_manager", REGISTRATION, None))
     (error,) = running.join()
@@ -369,7 +369,7 @@ def test_what_a_shell_cannot_say_ends_it(start: Callable[..., Running]) -> None:
 def test_what_a_shell_says_is_said_under_the_epoch_of_its_role(start: Callable[..., Running]) -> None:
     log = MemoryEventLog()
     running = start(log, WORKER, (WORKER,), concerns=(WORKER,))
-    assert running.host.leading.wait(PATIENCE_S)
+    assert running.host.leading.wait(TIMEOUT_S)
     running.host.emit(WORKER, OutgoingEvent("resource_manager", REGISTRATION, None))
     (said,) = wait_for(log, lambda record: record.body == REGISTRATION)
     assert (said.header.sender, said.header.sender_epoch) == (WORKER, 1)
@@ -384,7 +384,7 @@ class Racing:
 
     def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         if isinstance(events[0].body, LeaderElected) and events[0].body.epoch == 1:
-            self._together.wait(PATIENCE_S)
+            self._together.wait(TIMEOUT_S)
         return self._log.append(events, most_bytes)
 
     def end(self) -> int:
@@ -417,7 +417,7 @@ class Held:
     def polled_again(self) -> bool:
         """Whether the reader went round once more."""
         self.polled.clear()
-        return self.polled.wait(PATIENCE_S)
+        return self.polled.wait(TIMEOUT_S)
 
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
@@ -463,7 +463,7 @@ def test_a_standby_tells_what_its_states_come_to_and_leads_nothing_by_it(
     log = new_log()
     registers(log)
     standby = start(log, "b", mandates=NotElected())
-    assert eventually(lambda: standby.host.position >= 0, "it has read the log")
+    assert wait_until(lambda: standby.host.position >= 0, "it has read the log")
     body = StateHash(offset=0, hashes={"dispatcher": "1"}, code_fingerprint="2")
     standby.host.emit_as_standby(OutgoingEvent(EVERYONE, body, None))
     (said,) = wait_for(log, lambda record: record.body == body)

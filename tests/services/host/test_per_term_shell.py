@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.schemas.client import JobAccepted
 from tailrace.services.core.role import Emit, Instruction, OutgoingEvent
@@ -28,7 +28,7 @@ class Slow:
         self.obeyed.append(state)
 
     def close(self) -> None:
-        assert self.may_end.wait(PATIENCE_S)
+        assert self.may_end.wait(TIMEOUT_S)
         self.ended.set()
 
 
@@ -95,5 +95,5 @@ def test_a_shell_can_wait_for_the_end_of_those_before_it(afresh: PerTermShell, s
     waiting.start()
     assert not settled.wait(0.05)
     shells[0].may_end.set()
-    assert settled.wait(PATIENCE_S)
+    assert settled.wait(TIMEOUT_S)
     waiting.join()

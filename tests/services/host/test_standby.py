@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from polling import PATIENCE_S, eventually
+from polling import TIMEOUT_S, wait_until
 
 from tailrace.schemas import dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
@@ -24,7 +24,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
 
 from ..scripted_election import GivenMandates
-from ..simulated_cluster.cluster import folded, graph, header
+from ..simulated_cluster.cluster import graph, header, replay_events
 from .test_host import WORKER, everything, is_answer, registers, wait_for
 
 ROLES = ("dispatcher", "resource_manager")
@@ -110,7 +110,7 @@ def start(log: MemoryEventLog) -> Iterator[Callable[..., Master]]:
     for master in started:
         master.stop.set()
     for master in started:
-        master.thread.join(PATIENCE_S)
+        master.thread.join(TIMEOUT_S)
         assert not master.thread.is_alive(), "the host does not stop"
         master.host.close()
 
@@ -132,9 +132,9 @@ def claims(log: MemoryEventLog, role: str) -> list[tuple[int, str]]:
 def passed(log: MemoryEventLog, master: Master) -> None:
     """Waits until the master has read all that there is, and gone round once more."""
     end = log.end() - 1
-    eventually(lambda: master.replica.offset >= end)
+    wait_until(lambda: master.replica.offset >= end)
     begun = master.rounds
-    eventually(lambda: master.rounds > begun + 1)
+    wait_until(lambda: master.rounds > begun + 1)
 
 
 def test_a_standby_reads_and_says_nothing(log: MemoryEventLog, start: Callable[..., Master]) -> None:
@@ -166,7 +166,7 @@ def test_a_mandate_is_claimed_under_its_epoch_then_its_owner_decides_and_is_conf
     assert master.mandates.confirmed == {"resource_manager": 17}
     assert not master.host.leading.is_set()
     master.mandates.give("dispatcher", epoch=18)
-    assert master.host.leading.wait(PATIENCE_S)
+    assert master.host.leading.wait(TIMEOUT_S)
 
 
 def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_again(
@@ -174,11 +174,11 @@ def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(PATIENCE_S)
+    assert first.host.leading.wait(TIMEOUT_S)
     registers(log)
     wait_for(log, is_answer)
     first.mandates.take("resource_manager")
-    eventually(lambda: ("retire", "resource_manager") in first.shells.told)
+    wait_until(lambda: ("retire", "resource_manager") in first.shells.told)
     assert first.leads("dispatcher")
     first.host.emit("resource_manager", OutgoingEvent(EVERYONE, WORD, None))
     assert first.host.with_headers("resource_manager", [OutgoingEvent(EVERYONE, WORD, None)]) == []
@@ -187,7 +187,7 @@ def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_
     answers = wait_for(log, is_answer, 2)
     assert [each.header.sender_epoch for each in answers] == [1, 5]
     second.mandates.take()
-    eventually(lambda: not second.host.leads_any())
+    wait_until(lambda: not second.host.leads_any())
     first.mandates.give("resource_manager", epoch=9)
     registers(log)
     answers = wait_for(log, is_answer, 3)
@@ -206,12 +206,12 @@ def test_of_two_that_were_given_the_same_the_one_with_the_later_election_leads(
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(PATIENCE_S)
+    assert first.host.leading.wait(TIMEOUT_S)
     second.mandates.give(*ROLES, epoch=2)
-    assert second.host.leading.wait(PATIENCE_S)
-    eventually(lambda: not first.host.leads_any())
+    assert second.host.leading.wait(TIMEOUT_S)
+    wait_until(lambda: not first.host.leads_any())
     # It goes on as a standby, and stands anew.
-    eventually(lambda: set(first.mandates.stands.values()) == {2})
+    wait_until(lambda: set(first.mandates.stands.values()) == {2})
     assert claims(log, "dispatcher") == [(1, "a"), (2, "b")]
     registers(log)
     wait_for(log, is_answer)
@@ -223,16 +223,16 @@ def test_a_mandate_that_came_too_late_is_not_claimed(
     log: MemoryEventLog, start: Callable[..., Master]
 ) -> None:
     late = start("a")
-    eventually(lambda: late.mandates.stands.keys() == set(ROLES))
+    wait_until(lambda: late.mandates.stands.keys() == set(ROLES))
     leader = start("b")
     leader.mandates.give(*ROLES, epoch=9)
-    assert leader.host.leading.wait(PATIENCE_S)
+    assert leader.host.leading.wait(TIMEOUT_S)
     passed(log, late)
     late.mandates.give(*ROLES, epoch=8)
-    eventually(lambda: set(late.mandates.stands.values()) == {2})
+    wait_until(lambda: set(late.mandates.stands.values()) == {2})
     assert claims(log, "dispatcher") == [(9, "b")]
     late.mandates.give(*ROLES, epoch=10)
-    assert late.host.leading.wait(PATIENCE_S)
+    assert late.host.leading.wait(TIMEOUT_S)
 
 
 def test_a_mandate_below_what_the_log_had_when_it_was_stood_for_is_of_another_time(
@@ -240,12 +240,12 @@ def test_a_mandate_below_what_the_log_had_when_it_was_stood_for_is_of_another_ti
 ) -> None:
     before = start("a")
     before.mandates.give(*ROLES, epoch=4711)
-    assert before.host.leading.wait(PATIENCE_S)
+    assert before.host.leading.wait(TIMEOUT_S)
     before.stop.set()
-    before.thread.join(PATIENCE_S)
+    before.thread.join(TIMEOUT_S)
     after = start("b")
     after.mandates.give(*ROLES, epoch=3)
-    after.thread.join(PATIENCE_S)
+    after.thread.join(TIMEOUT_S)
     (error,) = after.errors
     assert isinstance(error, StaleElectionEpoch)
     assert "high-availability.zookeeper.base-epoch to 4711 or more" in str(error)
@@ -257,7 +257,7 @@ def test_while_mandates_are_suspended_nothing_is_decided_and_everything_kept(
 ) -> None:
     master = start("a")
     master.mandates.give(*ROLES, epoch=1)
-    assert master.host.leading.wait(PATIENCE_S)
+    assert master.host.leading.wait(TIMEOUT_S)
     master.mandates.suspended = True
     master.mandates.give("rest_server", epoch=2)
     registers(log)
@@ -278,7 +278,7 @@ def test_who_leads_jobs_alone_knows_for_whom_the_resource_manager_waits(
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(PATIENCE_S)
+    assert first.host.leading.wait(TIMEOUT_S)
     grace = ConfigurationChanged(configuration={"taskmanager.restart-grace": "1 h"})
     log.append([Event(header("client/x", EVERYONE), grace)])
     registers(log)
@@ -288,10 +288,10 @@ def test_who_leads_jobs_alone_knows_for_whom_the_resource_manager_waits(
         resource_id="te-1", instance_id=answer.body.instance_id, exited=True, reason="killed"
     )
     first.host.emit("resource_manager", OutgoingEvent("resource_manager", ended, None))
-    eventually(lambda: [waited_for(each) for each in (first, second)] == [{"te-1"}] * 2)
+    wait_until(lambda: [waited_for(each) for each in (first, second)] == [{"te-1"}] * 2)
     registers(log)
     wait_for(log, is_answer, 2)
-    eventually(lambda: [waited_for(each) for each in (first, second)] == [set()] * 2)
+    wait_until(lambda: [waited_for(each) for each in (first, second)] == [set()] * 2)
 
 
 def waited_for(master: Master) -> frozenset[str]:
@@ -303,27 +303,27 @@ def test_a_job_is_led_by_whoever_leads_the_dispatcher_until_it_is_claimed(
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(PATIENCE_S)
+    assert first.host.leading.wait(TIMEOUT_S)
     submits(log)
     wait_for(log, said_by(JOB, 1))
     # The latch is for the leader alone, for as long as it leads the Dispatcher, and not at once.
-    eventually(lambda: JOB in first.mandates.stands)
+    wait_until(lambda: JOB in first.mandates.stands)
     passed(log, second)
     assert JOB not in second.mandates.stands
     assert claims(log, JOB) == []
     first.mandates.give(JOB, epoch=2)
-    eventually(lambda: first.mandates.confirmed.get(JOB) == 1)
+    wait_until(lambda: first.mandates.confirmed.get(JOB) == 1)
     second.mandates.give("dispatcher", epoch=3)
-    eventually(lambda: second.leads(JOB))
-    eventually(lambda: ("retire", JOB) in first.shells.told)
-    eventually(lambda: JOB in second.mandates.stands)
+    wait_until(lambda: second.leads(JOB))
+    wait_until(lambda: ("retire", JOB) in first.shells.told)
+    wait_until(lambda: JOB in second.mandates.stands)
     assert not first.leads(JOB)
     assert claims(log, JOB) == []
     # Its mandate for the job is of before that: it stands anew, and takes the job with a later one.
-    eventually(lambda: first.mandates.stands.get(JOB) == 2)
+    wait_until(lambda: first.mandates.stands.get(JOB) == 2)
     first.mandates.give(JOB, epoch=4)
-    eventually(lambda: first.leads(JOB))
-    eventually(lambda: ("retire", JOB) in second.shells.told)
+    wait_until(lambda: first.leads(JOB))
+    wait_until(lambda: ("retire", JOB) in second.shells.told)
     assert claims(log, JOB) == [(4, "a")]
     assert second.leads("dispatcher")
     assert not second.leads(JOB)
@@ -334,15 +334,15 @@ def test_all_jobs_are_taken_over_with_the_dispatcher_and_no_word_more(
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(PATIENCE_S)
+    assert first.host.leading.wait(TIMEOUT_S)
     for number in range(20):
         submits(log, f"j{number}")
     wait_for(log, lambda record: isinstance(record.body, StartJob), 20)
     first.stop.set()
-    first.thread.join(PATIENCE_S)
+    first.thread.join(TIMEOUT_S)
     second.mandates.give(*ROLES, epoch=5)
-    eventually(lambda: all(second.leads(f"job_master/j{number}") for number in range(20)))
-    eventually(lambda: len({each for _, each in second.shells.told if kind_of(each) == "job_master"}) == 20)
+    wait_until(lambda: all(second.leads(f"job_master/j{number}") for number in range(20)))
+    wait_until(lambda: len({each for _, each in second.shells.told if kind_of(each) == "job_master"}) == 20)
     assert [each.body.role for each in everything(log) if isinstance(each.body, LeaderElected)] == [
         *ROLES,
         *ROLES,
@@ -352,16 +352,16 @@ def test_all_jobs_are_taken_over_with_the_dispatcher_and_no_word_more(
 def test_a_job_that_has_ended_is_stood_for_no_more(log: MemoryEventLog, start: Callable[..., Master]) -> None:
     leader, other = start("a"), start("b")
     leader.mandates.give(*ROLES, epoch=1)
-    assert leader.host.leading.wait(PATIENCE_S)
+    assert leader.host.leading.wait(TIMEOUT_S)
     submits(log)
-    eventually(lambda: JOB in leader.mandates.stands)
+    wait_until(lambda: JOB in leader.mandates.stands)
     other.mandates.give(JOB, epoch=2)
     passed(log, other)
     # It does not stand for it: the job is the leader's.
     assert not other.leads(JOB)
     leader.mandates.give(JOB, epoch=2)
     ends(log, leader)
-    eventually(lambda: leader.mandates.for_ever == [JOB])
+    wait_until(lambda: leader.mandates.for_ever == [JOB])
     assert JOB not in leader.mandates.stands
     assert other.mandates.for_ever == []
 
@@ -371,15 +371,15 @@ def test_what_a_deposed_leader_still_says_is_ignored_by_all(
 ) -> None:
     first = start("a")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(PATIENCE_S)
+    assert first.host.leading.wait(TIMEOUT_S)
     (late,) = first.host.with_headers("resource_manager", [OutgoingEvent(EVERYONE, WORD, None)])
     second = start("b")
     second.mandates.give(*ROLES, epoch=2)
-    assert second.host.leading.wait(PATIENCE_S)
+    assert second.host.leading.wait(TIMEOUT_S)
     log.append([late])
     records = everything(log)
-    assert folded(records).states == folded(records[:-1]).states
-    assert not folded(records[:-1]).leadership.accepts(records[-1])
+    assert replay_events(records).states == replay_events(records[:-1]).states
+    assert not replay_events(records[:-1]).leadership.accepts(records[-1])
 
 
 def test_all_end_with_the_cluster_and_who_starts_behind_its_end_waits_for_a_leader(
@@ -392,7 +392,7 @@ def test_all_end_with_the_cluster_and_who_starts_behind_its_end_waits_for_a_lead
     over[0] = False
     passed(log, old)
     over[0] = True
-    old.thread.join(PATIENCE_S)
+    old.thread.join(TIMEOUT_S)
     assert not old.thread.is_alive()
     assert old.errors == []
 
@@ -407,7 +407,7 @@ def ends(log: MemoryEventLog, master: Master) -> None:
     master.host.emit(JOB, OutgoingEvent(JOB, job_master.ChannelsCreated(job_id="j1"), None))
     wait_for(log, lambda record: isinstance(record.body, dispatcher.JobReachedTerminalState))
     master.host.emit(JOB, OutgoingEvent(JOB, job_master.ChannelsDeleted(job_id="j1"), None))
-    eventually(lambda: not master.replica.is_active(JOB))
+    wait_until(lambda: not master.replica.is_active(JOB))
 
 
 def comes_late(log: MemoryEventLog) -> None:
@@ -425,12 +425,12 @@ def test_whoever_asks_a_job_at_rest_is_answered_by_the_leader_of_the_dispatcher(
 ) -> None:
     first = start("a")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(PATIENCE_S)
+    assert first.host.leading.wait(TIMEOUT_S)
     submits(log)
     wait_for(log, said_by(JOB, 1))
     ends(log, first)
     first.stop.set()
-    first.thread.join(PATIENCE_S)
+    first.thread.join(TIMEOUT_S)
     second = start("b")
     second.mandates.give(*ROLES, epoch=5)
     comes_late(log)
@@ -443,23 +443,23 @@ def test_a_job_at_rest_that_was_claimed_is_claimed_again_when_it_is_asked(
 ) -> None:
     leader, other = start("a"), start("b")
     leader.mandates.give(*ROLES, epoch=1)
-    assert leader.host.leading.wait(PATIENCE_S)
+    assert leader.host.leading.wait(TIMEOUT_S)
     submits(log)
-    eventually(lambda: JOB in leader.mandates.stands)
+    wait_until(lambda: JOB in leader.mandates.stands)
     log.append([claim_of(JOB, 2)])
-    eventually(lambda: other.mandates.stands.get(JOB) == 1)
+    wait_until(lambda: other.mandates.stands.get(JOB) == 1)
     leader.mandates.give(JOB, epoch=3)
-    eventually(lambda: leader.leads(JOB))
+    wait_until(lambda: leader.leads(JOB))
     ends(log, leader)
-    eventually(lambda: leader.mandates.for_ever == [JOB])
+    wait_until(lambda: leader.mandates.for_ever == [JOB])
     assert not leader.leads(JOB)
-    eventually(lambda: JOB not in other.mandates.stands)
+    wait_until(lambda: JOB not in other.mandates.stands)
     comes_late(log)
-    eventually(lambda: JOB in other.mandates.stands)
+    wait_until(lambda: JOB in other.mandates.stands)
     other.mandates.give(JOB, epoch=7)
     (farewell,) = wait_for(log, is_farewell)
     assert farewell.header.sender_epoch == 7
-    eventually(lambda: other.mandates.for_ever == [JOB])
+    wait_until(lambda: other.mandates.for_ever == [JOB])
     assert not other.host.leads_any()
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.graph.accumulators import MOST, total
+from tailrace.pipelines.graph.accumulators import MAX_ACCUMULATORS, total
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import ExecutionState, RestoredCheckpoint, SnapshotType
 from tailrace.services.core.role import IllegalEvent
@@ -103,12 +103,12 @@ def test_what_an_attempt_says_after_its_end_counts_for_nothing() -> None:
 
 def test_a_report_that_is_impossible_is_taken_as_far_as_it_is_possible() -> None:
     job = running(GRAPH, FOR_EVER)
-    many = {f"{number:04}": 1.0 for number in range(2 * MOST)}
+    many = {f"{number:04}": 1.0 for number in range(2 * MAX_ACCUMULATORS)}
     wrong = {"": 1.0, "x" * 999: 1.0, "n": float("inf"), "m": float("nan")}
     for subtask, said in zip(SUBTASKS, (many, wrong, {"0000": 1.0, "zzz": 1.0}), strict=True):
         job.report(job.execution(*subtask), FINISHED, None, said)
     found = reached(job)
-    assert list(found) == sorted(many)[:MOST]
+    assert list(found) == sorted(many)[:MAX_ACCUMULATORS]
     assert found["0000"] == 2
 
 

@@ -12,10 +12,10 @@ import pytest
 from checkpoint_files import pipeline, plain
 from immutables import Map
 from msgspec.structs import replace
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.infra.storage import local_files
-from tailrace.infra.storage.errors import StorageError, TornFile
+from tailrace.infra.storage.errors import CorruptFile, StorageError
 from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.layout import METADATA
 from tailrace.pipelines.checkpoint.metadata import read_metadata, verify
@@ -155,7 +155,7 @@ def test_an_add_that_fails_loses_nothing(
 def test_a_checkpoint_whose_files_are_gone_is_not_complete(store: CompletedCheckpointStore, job: str) -> None:
     pending = acknowledged(job, 1, "a", "b")
     Storage.open(job).delete("shared/a")
-    with pytest.raises(TornFile, match="shared/a is not there"):
+    with pytest.raises(CorruptFile, match="shared/a is not there"):
         store.add("job", GRAPH, pending)
     assert Storage.open(job).size(f"chk-1/{METADATA}") is None
 
@@ -245,7 +245,7 @@ def test_a_checkpoint_that_is_added_while_an_older_one_goes_is_whole_or_refused(
     def meanwhile(files: local_files.LocalFiles, path: str) -> None:
         try:
             outcomes.append(store.add("job", GRAPH, third))
-        except TornFile as error:
+        except CorruptFile as error:
             outcomes.append(error)
         deleted(files, path)
 
@@ -286,7 +286,7 @@ def shell(said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch) -> 
 
 def answer(shell: CheckpointShell, said: queue.Queue[OutgoingEvent], demand: Demand) -> Any:
     shell.perform("job_master/job", demand)
-    owed = said.get(timeout=PATIENCE_S)
+    owed = said.get(timeout=TIMEOUT_S)
     assert (owed.recipient, owed.cause) == ("job_master/job", 7)
     return owed.body
 
@@ -334,7 +334,7 @@ def test_who_leads_a_job_no_more_deletes_nothing_more_of_it_and_says_nothing(
     shell.perform(
         "job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (f"{job}/chk-2",), 7), gone
     )
-    assert gone.wait(PATIENCE_S)
+    assert gone.wait(TIMEOUT_S)
     shell.close()
     assert said.empty()
     assert Storage.open(job).sizes("shared").keys() == {"b", "c", "d"}
@@ -366,13 +366,13 @@ def test_who_has_stood_still_deletes_nothing_before_it_knows_that_it_leads(
         shell.perform(
             "job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (f"{job}/chk-2",), 7), gone
         )
-        assert asked.wait(PATIENCE_S)
+        assert asked.wait(TIMEOUT_S)
         assert Storage.open(job).sizes("shared").keys() == {"b", "c", "d"}
         if is_deposed:
             gone.set()
         current[0] = True
         if not is_deposed:
-            assert isinstance(said.get(timeout=PATIENCE_S).body, job_master.CheckpointDiscarded)
+            assert isinstance(said.get(timeout=TIMEOUT_S).body, job_master.CheckpointDiscarded)
     finally:
         shell.close()
     assert said.empty()
@@ -455,7 +455,7 @@ def test_a_search_ends_with_its_demand_and_nothing_is_said(
     first, second = (FindCheckpoint("job", GRAPH, (candidate,), False, cause) for cause in (7, 8))
     shell.still_demanded("job_master/job", [first])
     shell.perform("job_master/job", first)
-    assert asked.wait(PATIENCE_S)
+    assert asked.wait(TIMEOUT_S)
     shell.still_demanded("job_master/job", [first])
     shell.still_demanded("job_master/other", [])
     (_, over) = shell._searches["job_master/job"]
@@ -483,7 +483,7 @@ def test_a_job_that_has_not_begun_is_told_that_its_savepoint_can_not_be_reached(
 def test_a_shell_that_is_closed_leaves_the_rest_to_its_successor(
     shell: CheckpointShell, said: queue.Queue[OutgoingEvent], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_FIRST_PAUSE_S", PATIENCE_S)
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", TIMEOUT_S)
     monkeypatch.setattr(CompletedCheckpointStore, "discard", unreachable)
     shell.perform("job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (), 7))
     shell.close()

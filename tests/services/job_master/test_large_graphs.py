@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from graphs import operator, vertex
-from instruction_count import operations
+from instruction_count import count_instructions
 from msgspec.structs import replace
 
 from tailrace.pipelines.graph.operators import OperatorKind
@@ -39,4 +39,4 @@ def test_the_start_of_a_job_is_linear_in_its_vertices(how: str) -> None:
     few, many = (sources(count, how) for count in (50, 200))
     assert validate(many) == []
     Job(sources(5, how))
-    assert operations(lambda: Job(many)) < 5 * operations(lambda: Job(few))
+    assert count_instructions(lambda: Job(many)) < 5 * count_instructions(lambda: Job(few))

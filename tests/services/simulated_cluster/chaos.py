@@ -21,13 +21,13 @@ from tailrace.schemas.types import EntryPoint, ExecutionState
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.host.event_appender import failure_events
 
-from ..async_simulator import Process, World
-from .checkpoint_chaos import CHECKPOINT_TROUBLE, CheckpointChaos
+from ..async_simulator import AsyncSimulator, SimulatedProcess
+from .checkpoint_chaos import CHECKPOINT_FAULT_ACTIONS, CheckpointChaos
 from .cluster import PROFILE
-from .heartbeats import contradictions, heartbeats_count
+from .heartbeats import find_contradictions, heartbeats_count
 from .invariants import Invariants
 from .jobs import STRATEGIES, any_checkpointing, any_job
-from .master_chaos import MASTERS_TROUBLE, MastersChaos
+from .master_chaos import MASTER_FAULT_ACTIONS, MastersChaos
 from .masters import StandbyWorld
 
 RESOURCE_IDS = ("te-1", "te-2", "te-3", "te-4")
@@ -36,7 +36,7 @@ LONG_S = 400
 
 ALWAYS = {"jostle": 40.0, "late": 15.0, "turn": 10.0, "submit": 3.0, "tick": 3.0, "settle": 1.0}
 """Weights of what makes a conversation."""
-TROUBLE = {
+FAULT_ACTIONS = {
     "submit_program": 1.0,
     "cancel": 1.5,
     "finish_job": 1.0,
@@ -67,7 +67,7 @@ TROUBLE = {
     "suspend": 0.3,
     "shut_down": 0.15,
     "fail_job_master": 0.5,
-    **CHECKPOINT_TROUBLE,
+    **CHECKPOINT_FAULT_ACTIONS,
 }
 """Weights of what may happen besides, before a seed's character multiplies them."""
 
@@ -79,7 +79,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         """`stands_by`: whether masters stand by; None: as it comes."""
         self.draw = draw
         self.stands_by = draw.random() < 0.5 if stands_by is None else stands_by
-        kind = StandbyWorld if self.stands_by else World
+        kind = StandbyWorld if self.stands_by else AsyncSimulator
         self.world = kind(self._configuration(), draw)
         self.invariants = Invariants(self.world)
         self.steps = draw.choice((40, 80, 160))
@@ -93,7 +93,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         self.lied = False
         """Whether something was said that is not so, since all was healed last."""
         weights = dict(ALWAYS)
-        trouble = {**TROUBLE, **MASTERS_TROUBLE} if self.stands_by else TROUBLE
+        trouble = {**FAULT_ACTIONS, **MASTER_FAULT_ACTIONS} if self.stands_by else FAULT_ACTIONS
         for kind, weight in trouble.items():
             weights[kind] = weight * draw.choice((0.0, 0.0, 0.3, 1.0, 3.0))
         if draw.random() < 0.4:
@@ -166,7 +166,7 @@ class Chaos(CheckpointChaos, MastersChaos):
             self.world.settle()
             self.invariants.always()
             self.invariants.settled()
-            found = list(contradictions(self.world))
+            found = list(find_contradictions(self.world))
             if not found:
                 self.lied = False
                 self.invariants.healed()
@@ -202,7 +202,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         """Every job that was ever started."""
         return sorted({each.body.job_id for each in self.world.log if isinstance(each.body, StartJob)})
 
-    def process(self) -> Process | None:
+    def process(self) -> SimulatedProcess | None:
         """Any that is alive; mostly one that has something to do."""
         processes = self.world.processes()
         if self.draw.random() < 0.8:
@@ -534,12 +534,12 @@ class Chaos(CheckpointChaos, MastersChaos):
             if not master.stalled:
                 master.fold()
 
-    def _fact(self, master: Process, address: str, owed: OutgoingEvent) -> None:
+    def _fact(self, master: SimulatedProcess, address: str, owed: OutgoingEvent) -> None:
         """What a shell says of a role that its process has a state of."""
         if address in master.states:
             master.mean_to_say(address, owed)
 
-    def _worker(self) -> Process | None:
+    def _worker(self) -> SimulatedProcess | None:
         workers = self.world.workers
         return workers[self.draw.choice(sorted(workers))] if workers else None
 

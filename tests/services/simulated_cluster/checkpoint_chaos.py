@@ -8,13 +8,13 @@ from tailrace.schemas import dispatcher, job_master, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
-from tailrace.services.simulation.task_events import acknowledgement
+from tailrace.services.simulation.task_events import acknowledge_checkpoint
 
-from ..async_simulator import Process, World
-from .checkpoints import Trouble, strayed
+from ..async_simulator import AsyncSimulator, SimulatedProcess
+from .checkpoints import CheckpointFaults, stray_acknowledgement
 from .jobs import any_job
 
-CHECKPOINT_TROUBLE = {
+CHECKPOINT_FAULT_ACTIONS = {
     "ask_for_checkpoint": 2.0,
     "ask_for_savepoint": 2.0,
     "stop_with_savepoint": 1.0,
@@ -31,14 +31,14 @@ class CheckpointChaos:
     """Steps of Chaos."""
 
     draw: random.Random
-    world: World
+    world: AsyncSimulator
     job_ids: list[str]
 
     def draw_trouble(self) -> None:
         """How often tasks and storage fail by themselves."""
         draw = self.draw
         self.world.configuration.update(DIRECTORIES)
-        self.world.barriers.trouble = Trouble(
+        self.world.barriers.trouble = CheckpointFaults(
             silent=draw.choice((0.0, 0.0, 0.05)),
             declined=draw.choice((0.0, 0.0, 0.1)),
             twice=draw.choice((0.0, 0.2)),
@@ -49,7 +49,7 @@ class CheckpointChaos:
     def calm(self, weights: dict[str, float]) -> None:
         """Jobs run for a while, and time passes, so that checkpoints are completed: then trouble is about them."""
         for kind in weights:
-            if kind in CHECKPOINT_TROUBLE:
+            if kind in CHECKPOINT_FAULT_ACTIONS:
                 weights[kind] *= 3
             elif kind not in ("jostle", "late", "turn", "settle"):
                 weights[kind] *= 0.2
@@ -65,7 +65,7 @@ class CheckpointChaos:
 
     def no_more_trouble(self) -> None:
         """Whatever is asked of tasks and storage is done."""
-        self.world.barriers.trouble = Trouble()
+        self.world.barriers.trouble = CheckpointFaults()
 
     def ask_for_checkpoint(self) -> None:
         self.world.request(dispatcher.TriggerCheckpoint(job_id=self._any_job()), admitted=self._admitted())
@@ -130,7 +130,7 @@ class CheckpointChaos:
             return
         body = self.draw.choice(said) if said else self._any_acknowledgement(attempts)
         if self.draw.random() < 0.7:
-            body = strayed(self.draw, body, lambda: self.draw.choice(attempts))
+            body = stray_acknowledgement(self.draw, body, lambda: self.draw.choice(attempts))
         state = self.world.truth.states.get(f"job_master/{body.job_id}")
         if state is None:
             return
@@ -141,11 +141,11 @@ class CheckpointChaos:
 
     def _any_acknowledgement(self, attempts: list[str]) -> job_master.AcknowledgeCheckpoint:
         job_id, number = self._any_job(), self.draw.randint(1, 3)
-        body = acknowledgement(job_id, self.draw.choice(attempts), number).body
+        body = acknowledge_checkpoint(job_id, self.draw.choice(attempts), number).body
         assert isinstance(body, job_master.AcknowledgeCheckpoint)
         return body
 
-    def _talker(self) -> Process | None:
+    def _talker(self) -> SimulatedProcess | None:
         workers = self.world.workers
         found = [workers[each] for each in sorted(workers) if workers[each].registered]
         return self.draw.choice(found) if found else None

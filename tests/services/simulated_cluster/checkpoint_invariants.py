@@ -11,7 +11,7 @@ from tailrace.schemas.types import JobStatus
 from tailrace.services.configuration.role_options import CheckpointingOptions
 from tailrace.services.job_master.state import JobMasterState
 
-from ..async_simulator import World
+from ..async_simulator import AsyncSimulator
 
 
 def check_checkpoints(state: JobMasterState) -> None:
@@ -34,7 +34,7 @@ def check_checkpoints(state: JobMasterState) -> None:
 class CheckpointHistory:
     """Of one World: every checkpoint that was ever pending or complete, as the states had it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AsyncSimulator) -> None:
         self._world = world
         self._options: dict[str, CheckpointingOptions] = {}
         self._counters: dict[str, int] = {}

@@ -18,15 +18,15 @@ from tailrace.schemas import job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import CheckpointOptions, ExecutionState
 from tailrace.services.core.role import OutgoingEvent
-from tailrace.services.simulation.checkpoint_storage import Part, SimulatedStorage, part_name
-from tailrace.services.simulation.task_events import acknowledgement
+from tailrace.services.simulation.checkpoint_storage import SimulatedStorage, StatePart, part_name
+from tailrace.services.simulation.task_events import acknowledge_checkpoint
 from tailrace.services.task_executor.instructions import AbortTasks, ConfirmTasks, TriggerTasks
 from tailrace.services.task_executor.state import Task
 
 if TYPE_CHECKING:
-    from ..async_simulator import Process, Subtask
+    from ..async_simulator import SimulatedProcess, Subtask
 
-OF_TASKS = TriggerTasks | ConfirmTasks | AbortTasks
+TASK_INSTRUCTIONS = TriggerTasks | ConfirmTasks | AbortTasks
 RECORDS = "records"
 """The accumulator of all tasks."""
 CheckpointKey = tuple[str, int]
@@ -34,7 +34,7 @@ CheckpointKey = tuple[str, int]
 
 
 @dataclass
-class Trouble:
+class CheckpointFaults:
     """How often what goes wrong; all of it never, unless a run says so."""
 
     silent: float = 0.0
@@ -56,7 +56,7 @@ class Barriers:
     """-> (generation, options), once the first task has taken its cut."""
     generations: dict[Subtask, int] = field(default_factory=dict)
     """The newest generation that a subtask has begun."""
-    trouble: Trouble = field(default_factory=Trouble)
+    trouble: CheckpointFaults = field(default_factory=CheckpointFaults)
 
     def forget(self, key: CheckpointKey) -> None:
         """It is complete: barriers up to its own have been met."""
@@ -67,7 +67,7 @@ class Barriers:
 class TaskCheckpoints:
     """Of the tasks of one process."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: SimulatedProcess) -> None:
         self._process = process
         self._barriers = process.world.barriers
         self._tasks: dict[str, Task] = {}
@@ -96,7 +96,7 @@ class TaskCheckpoints:
         barriers.generations[subtask] = task.generation
         return None
 
-    def perform(self, instruction: OF_TASKS) -> None:
+    def perform(self, instruction: TASK_INSTRUCTIONS) -> None:
         """What the JobMaster has the tasks told."""
         key = instruction.job_id, instruction.checkpoint_id
         here = [each for each in instruction.attempts if each in self._process.running]
@@ -163,13 +163,13 @@ class TaskCheckpoints:
             ))  # fmt: skip
             return
         process.commit(subtask)
-        part = Part(attempt, process.world.counted[subtask])
+        part = StatePart(attempt, process.world.counted[subtask])
         self._barriers.storage.write(options.directory, part_name(*subtask[1:]), part)
         if options.stops:
             self._stopping[attempt] = key
         counts = {RECORDS: float(part.count)} if options.stops else {}
         for _ in range(2 if self._happens(trouble.twice) else 1):
-            acknowledged = acknowledgement(key[0], attempt, key[1], counts, stops=options.stops)
+            acknowledged = acknowledge_checkpoint(key[0], attempt, key[1], counts, stops=options.stops)
             self._say(acknowledged.body)
 
     def _say(self, body: Body) -> None:
@@ -185,7 +185,7 @@ class TaskCheckpoints:
         return draw is not None and probability > 0 and draw.random() < probability
 
 
-def strayed(draw: random.Random, body: Body, attempts: Callable[[], str]) -> Body:
+def stray_acknowledgement(draw: random.Random, body: Body, attempts: Callable[[], str]) -> Body:
     """An acknowledgement or decline that belongs to another checkpoint, attempt or job."""
     match body:
         case job_master.AcknowledgeCheckpoint() | job_master.DeclineCheckpoint():

@@ -28,11 +28,15 @@ from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
-from tailrace.services.simulation.checkpoint_storage import Part, SimulatedStorage, part_name
-from tailrace.services.simulation.simulated_effects import OF_MASTERS, answer
+from tailrace.services.simulation.checkpoint_storage import SimulatedStorage, StatePart, part_name
+from tailrace.services.simulation.simulated_effects import MASTER_INSTRUCTIONS, perform
 from tailrace.services.simulation.task_events import HARDWARE as HARDWARE
 from tailrace.services.simulation.task_events import PROFILE as PROFILE
-from tailrace.services.simulation.task_events import acknowledgement, registration, state_changed
+from tailrace.services.simulation.task_events import (
+    acknowledge_checkpoint,
+    register_task_executor,
+    report_state_change,
+)
 from tailrace.services.task_executor import TaskExecutor
 from tailrace.services.task_executor.instructions import (
     AbortTasks,
@@ -103,7 +107,7 @@ class Cluster:
         self.dead.discard(address)
         self.obeyed = {pair for pair in self.obeyed if pair[0] != address}
         claim = self.replica.leadership.leaders[address].offset
-        self._say(address, registration(resource_id, slots, process_address="sim", cause=claim))
+        self._say(address, register_task_executor(resource_id, slots, process_address="sim", cause=claim))
 
     def kill(self, resource_id: str) -> None:
         """SIGKILL of a TaskExecutor's process."""
@@ -220,8 +224,8 @@ class Cluster:
 
     def _perform(self, role_address: str, instruction: Instruction) -> None:
         match instruction:
-            case _ if isinstance(instruction, OF_MASTERS):
-                self._say(role_address, answer(role_address, instruction, self.storage, lambda _: graph()))
+            case _ if isinstance(instruction, MASTER_INSTRUCTIONS):
+                self._say(role_address, perform(role_address, instruction, self.storage, lambda _: graph()))
             case RunTasks():
                 if self.on_run is not None:
                     self.on_run(self, role_address, instruction)
@@ -259,8 +263,8 @@ class Cluster:
                     continue
                 attempt = task.execution_attempt_id
                 name = part_name(task.vertex_id, task.subtask_index)
-                self.storage.write(told.options.directory, name, Part(attempt, 0))
-                owed = acknowledgement(told.job_id, attempt, told.checkpoint_id, cause=told.cause)
+                self.storage.write(told.options.directory, name, StatePart(attempt, 0))
+                owed = acknowledge_checkpoint(told.job_id, attempt, told.checkpoint_id, cause=told.cause)
                 self._say(role_address, owed)
 
     def report(
@@ -276,7 +280,7 @@ class Cluster:
     ) -> None:
         """A task changes its state; `cause`: what it was stopped by, or else what it runs by."""
         task = self.task(role_address, attempt)
-        owed = state_changed(
+        owed = report_state_change(
             task.job_id,
             attempt,
             state,
@@ -320,7 +324,7 @@ def new_replica(*, only: Callable[[str], bool] | None = None, on_illegal: OnIlle
     return Replica(roles, only=only, on_illegal=on_illegal)
 
 
-def folded(records: Sequence[Record]) -> Replica:
+def replay_events(records: Sequence[Record]) -> Replica:
     """All roles after these events."""
     replica = new_replica()
     for record in records:

@@ -17,10 +17,10 @@ from tailrace.services.job_master.heartbeat_reports import allocated_slot_report
 from tailrace.services.resource_manager.slot_reports import is_contradiction
 from tailrace.services.task_executor.slot_reconciliation import slot_contradictions
 
-from ..async_simulator import Process, World
+from ..async_simulator import AsyncSimulator, SimulatedProcess
 
 
-def contradictions(world: World) -> Iterator[tuple[Process, str, OutgoingEvent]]:
+def find_contradictions(world: AsyncSimulator) -> Iterator[tuple[SimulatedProcess, str, OutgoingEvent]]:
     """(who finds out, as which role, what it says), of every TaskExecutor that is alive and registered."""
     manager, position = world.leader("resource_manager"), len(world.log) - 1
     if manager is None:
@@ -41,10 +41,10 @@ def contradictions(world: World) -> Iterator[tuple[Process, str, OutgoingEvent]]
         for job_id in state.jobs:
             master = world.leader(f"job_master/{job_id}")
             if master is not None:
-                yield from _of_job(master, process, resource_id, job_id, position)
+                yield from _job_reports(master, process, resource_id, job_id, position)
 
 
-def heartbeats_count(manager: Process, worker: Process) -> bool:
+def heartbeats_count(manager: SimulatedProcess, worker: SimulatedProcess) -> bool:
     """Whether the last of two heartbeats that the ResourceManager hears of a TaskExecutor counts as one; True where it
     is not registered, and nobody waits for it."""
     of_manager, own = manager.states["resource_manager"], worker.states.get(worker.leads[0])
@@ -72,9 +72,9 @@ def heartbeats_count(manager: Process, worker: Process) -> bool:
     return heard[1] is not None
 
 
-def _of_job(
-    master: Process, process: Process, resource_id: str, job_id: str, position: int
-) -> Iterator[tuple[Process, str, OutgoingEvent]]:
+def _job_reports(
+    master: SimulatedProcess, process: SimulatedProcess, resource_id: str, job_id: str, position: int
+) -> Iterator[tuple[SimulatedProcess, str, OutgoingEvent]]:
     own, address = process.leads[0], f"job_master/{job_id}"
     job = master.states.get(address)
     connection = None if job is None else job.connections.get(resource_id)

@@ -22,7 +22,7 @@ from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
 from ...log_checker import Violation, check
 from ...log_checker.events import Event, event
-from ..async_simulator import World, lines, owed
+from ..async_simulator import AsyncSimulator, lines, owed_events
 from ..job_master.invariants import check_job_master
 from .checkpoint_invariants import CheckpointHistory, check_checkpoints
 from .cluster import new_replica
@@ -55,7 +55,7 @@ def violations(records: Iterable[Record], *, settled: bool = True) -> list[Viola
 class Invariants:
     """Of one World; remembers how far it has looked."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AsyncSimulator) -> None:
         self.world = world
         self._checkpoints = CheckpointHistory(world)
         self._looked = 0
@@ -96,7 +96,7 @@ class Invariants:
     def settled(self) -> None:
         """At rest: nothing is owed, no deadline is missed, and what runs is what is to run."""
         world = self.world
-        for address, each in owed(world):
+        for address, each in owed_events(world):
             raise AssertionError(f"{address} owes {each.body} still\n{self.tail()}")
         for process in world.processes():
             for address, state in process.states.items():

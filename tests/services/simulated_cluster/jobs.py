@@ -35,7 +35,7 @@ STRATEGIES: tuple[Mapping[str, str], ...] = (
 """The last is the default, exponential-delay."""
 
 
-def shared(parallelism: int) -> JobGraph:
+def shared_slots(parallelism: int) -> JobGraph:
     """Two vertices in one sharing group, of different parallelism."""
     return job_graph(source(), vertex("sink", parallelism=parallelism), edge("source", "sink"))
 
@@ -88,7 +88,7 @@ def in_a_line(parallelism: int) -> JobGraph:
     )
 
 
-def configured(job: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
+def with_options(job: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
     """The same with settings of its own."""
     return replace(job, configuration={**job.configuration, **configuration})
 
@@ -118,7 +118,7 @@ def any_job(draw: random.Random) -> JobGraph:
     """One of them, at parallelism 1 to 3."""
     parallelism = draw.randint(1, 3)
     shape = draw.choice(
-        (graph, graph, shared, in_groups, in_single_slots, co_located, with_profile, in_a_line)
+        (graph, graph, shared_slots, in_groups, in_single_slots, co_located, with_profile, in_a_line)
     )
     job = (
         with_profile(parallelism, draw.choice((1.0, 1.0, 2.0, 64.0)))
@@ -130,4 +130,4 @@ def any_job(draw: random.Random) -> JobGraph:
         configuration["execution.schedule-mode"] = "LAZY_FROM_SOURCES"
     if draw.random() < 0.5:
         configuration.update(any_checkpointing(draw))
-    return configured(job, configuration)
+    return with_options(job, configuration)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from ..async_simulator import World
+from ..async_simulator import AsyncSimulator
 from .masters import Master, StandbyWorld
 
-MASTERS_TROUBLE = {
+MASTER_FAULT_ACTIONS = {
     "suspend_mandates": 1.5,
     "resume_mandates": 2.0,
     "expire_session": 1.5,
@@ -26,7 +26,7 @@ class MastersChaos:
     """Steps of Chaos, in a world in which masters stand by."""
 
     draw: random.Random
-    world: World
+    world: AsyncSimulator
 
     def start_master(self) -> None:
         """Another one, or another standby."""

@@ -20,10 +20,10 @@ from tailrace.services.core.role import Instruction, OutgoingEvent, kind_of
 from tailrace.services.host.host import Host
 from tailrace.services.log.event_log import Concerns, OnUnreadable
 
-from ..async_simulator import MASTER_KINDS, MASTER_ROLES, Process, World
+from ..async_simulator import MASTER_KINDS, MASTER_ROLES, AsyncSimulator, SimulatedProcess
 
 
-class _Died(Exception):
+class _MasterDied(Exception):
     """SIGKILL between two appends."""
 
 
@@ -32,27 +32,27 @@ class Election:
 
     def __init__(self) -> None:
         self._clock = 100
-        self._nodes: dict[str, list[tuple[int, Mandates]]] = {}
-        self._out_of_turn: dict[tuple[str, Mandates], int] = {}
+        self._nodes: dict[str, list[tuple[int, SimulatedElection]]] = {}
+        self._out_of_turn: dict[tuple[str, SimulatedElection], int] = {}
 
-    def stand(self, role: str, mandates: Mandates) -> None:
+    def stand(self, role: str, mandates: SimulatedElection) -> None:
         """At the end of the row."""
         self._nodes.setdefault(role, []).append((self._tick(), mandates))
         self._tell()
 
-    def leave(self, role: str, mandates: Mandates) -> None:
+    def leave(self, role: str, mandates: SimulatedElection) -> None:
         """Gives back what it has of the role."""
         self._nodes[role] = [each for each in self._nodes.get(role, []) if each[1] is not mandates]
         self._out_of_turn.pop((role, mandates), None)
         self._tell()
 
-    def expire(self, mandates: Mandates) -> None:
+    def expire(self, mandates: SimulatedElection) -> None:
         """The session has ended: the others know."""
         for role in self._nodes:
             self._nodes[role] = [each for each in self._nodes[role] if each[1] is not mandates]
         self._tell()
 
-    def mislead(self, role: str, mandates: Mandates) -> None:
+    def mislead(self, role: str, mandates: SimulatedElection) -> None:
         """A mandate beside that of the one whose turn it is."""
         self._out_of_turn[role, mandates] = self._tick()
         self._tell()
@@ -63,7 +63,7 @@ class Election:
         for mandates in {each for row in self._nodes.values() for _, each in row if not each.alive()}:
             self.expire(mandates)
 
-    def grants(self, mandates: Mandates) -> dict[str, int | None]:
+    def grants(self, mandates: SimulatedElection) -> dict[str, int | None]:
         """To whom it is told now."""
         first = {role: row[0] for role, row in self._nodes.items() if row}
         granted: dict[str, int | None] = {
@@ -84,7 +84,7 @@ class Election:
             mandates.hear()
 
 
-class Mandates:
+class SimulatedElection:
     """Of one master; `deaf` while it does not hear what is so."""
 
     def __init__(self, election: Election, alive: Callable[[], bool]) -> None:
@@ -146,7 +146,7 @@ class Mandates:
 class SharedReplica(Replica):
     """Looks at the states as the world has folded them, up to its own position."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AsyncSimulator) -> None:
         super().__init__([])
         self._world = world
         self.offset = len(world.log) - 1
@@ -189,7 +189,7 @@ class _Log:
         for event in events[: self.only]:
             world.append([event], by_shell=isinstance(event.body, LeaderElected))
         if self.only is not None:
-            raise _Died
+            raise _MasterDied
         return list(range(first, first + len(events)))
 
     def end(self) -> int:
@@ -228,17 +228,17 @@ class _Shell:
 
 
 @dataclass(eq=False)
-class Master(Process):
+class Master(SimulatedProcess):
     """A jobmanager."""
 
     world: StandbyWorld
-    mandates: Mandates = field(init=False)
+    mandates: SimulatedElection = field(init=False)
     host: Host = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         world = self.world
-        self.mandates = Mandates(world.election, self.is_alive)
+        self.mandates = SimulatedElection(world.election, self.is_alive)
         self._log = _Log(self)
         self._replica = SharedReplica(world)
         self._began: set[str] = set()
@@ -303,7 +303,7 @@ class Master(Process):
             elif self._replica.offset >= host._appended_to and not self.mandates.suspended:
                 host._decide()
                 host._position = self.position - 1
-        except _Died:
+        except _MasterDied:
             pass
         if only is not None:
             self.end()
@@ -343,7 +343,7 @@ class Master(Process):
             self._began.discard("configuration")
 
 
-class StandbyWorld(World):
+class StandbyWorld(AsyncSimulator):
     """Of several masters, any number of which stand by."""
 
     def __init__(
@@ -353,14 +353,14 @@ class StandbyWorld(World):
         self.election = Election()
         self.masters: list[Master] = []
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[SimulatedProcess]:
         return [*self.masters, *super().processes()]
 
-    def leader(self, role: str) -> Process | None:
+    def leader(self, role: str) -> SimulatedProcess | None:
         leader = self.truth.leadership.leader(role)
         return next((each for each in self.masters if leader and each.session == leader.session), None)
 
-    def is_alive(self, process: Process) -> bool:
+    def is_alive(self, process: SimulatedProcess) -> bool:
         return process in self.masters or super().is_alive(process)
 
     def start_master(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tailrace.pipelines.runtime.common.deployment import Checkpoint, VertexDeployment
+from tailrace.pipelines.runtime.common.deployment import CheckpointTrigger, VertexDeployment
 from tailrace.schemas import client, dispatcher, job_master, resource_manager
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import LeaderElected
@@ -14,11 +14,11 @@ from tailrace.schemas.types import ExecutionState, Header
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import CLIENT, TASK_EXECUTOR, OutgoingEvent, instance_of, kind_of
-from tailrace.services.simulation.fake_effects import TasksThatRun
+from tailrace.services.simulation.fake_effects import NoOpTaskExecutorEffects
 from tailrace.services.task_executor.shell import TaskExecutorShell
 
 from ..simulated_cluster.cluster import new_replica
-from .what_if.history_builder import Studio, any_history
+from .what_if.history_builder import HistoryBuilder, any_history
 
 OF_TASKS = (
     job_master.UpdateTaskExecutionState | job_master.AcknowledgeCheckpoint | job_master.DeclineCheckpoint
@@ -37,7 +37,9 @@ class Idle:
 
     def cancel(self, execution_attempt_id: str) -> None: ...
 
-    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: Checkpoint) -> None: ...
+    def trigger_checkpoint(
+        self, execution_attempt_ids: Sequence[str], checkpoint: CheckpointTrigger
+    ) -> None: ...
 
     def confirm_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None: ...
 
@@ -110,7 +112,7 @@ def test_what_tasks_say_is_caused_by_what_a_real_task_executor_names(seed: int) 
 
 
 def test_tasks_that_meet_a_barrier_name_what_they_run_by_and_those_that_are_told_what_told_them() -> None:
-    studio = Studio({"execution.checkpointing.interval": "3 s"})
+    studio = HistoryBuilder({"execution.checkpointing.interval": "3 s"})
     studio.start_workers("te-1", "te-2", "te-3", slots=1)
     studio.at(1, studio.submit, "j1", 3)
     studio.at(20, studio.request, dispatcher.CancelJob(job_id="j1"))
@@ -137,7 +139,7 @@ def test_whatever_shells_say_has_a_cause_unless_they_saw_it_happen(seed: int) ->
 
 
 def test_a_savepoint_is_disposed_of_because_somebody_asked() -> None:
-    studio = Studio()
+    studio = HistoryBuilder()
     studio.start_workers("te-1")
     studio.at(1, studio.submit, "j1", 1)
     studio.at(5, studio.request, dispatcher.DisposeSavepoint(path="memory://savepoints/none"))
@@ -159,7 +161,7 @@ def test_hosted_tasks_name_the_same_causes() -> None:
         RealShells(),
         list[tuple[str, OutgoingEvent]](),
     )
-    hosted = TasksThatRun(lambda address, owed: said.append((address, owed)))
+    hosted = NoOpTaskExecutorEffects(lambda address, owed: said.append((address, owed)))
     compared = 0
     for record in records:
         changed = replica.apply(record)

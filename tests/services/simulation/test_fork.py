@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.event import Event, Record
@@ -27,27 +27,31 @@ from tailrace.services.core.role import (
     address,
 )
 from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.history.archive.submission_positions import positions_of
+from tailrace.services.history.archive.submission_positions import submission_positions
 from tailrace.services.host.host import Host
 from tailrace.services.job_master import JobMaster
 from tailrace.services.log import Codec
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.simulation.fake_effects import Follower, JobMastersWithoutTopics, TasksThatRun
+from tailrace.services.simulation.fake_effects import (
+    HeartbeatOnlyEffects,
+    NoOpTaskExecutorEffects,
+    NoTopicJobMasterEffects,
+)
 from tailrace.services.simulation.fork_members import (
-    DamagedMembers,
-    Member,
+    CorruptMembersFile,
+    ForkMember,
     members_path,
     read_members,
     write_members,
 )
-from tailrace.services.simulation.fork_settings import members_of, settings_of, write_settings
-from tailrace.services.simulation.task_events import registration
+from tailrace.services.simulation.fork_settings import read_fork_members, read_fork_settings, write_settings
+from tailrace.services.simulation.task_events import register_task_executor
 from tailrace.services.task_executor import TaskExecutor
 
 from ..simulated_cluster.cluster import graph
-from .what_if.history_builder import MemoryHistory, Studio
+from .what_if.history_builder import HistoryBuilder, MemoryHistory
 
 CONFIGURATION = {
     "slot.request.timeout": "20 s",
@@ -58,7 +62,7 @@ CONFIGURATION = {
 
 def history() -> MemoryHistory:
     """Two TaskExecutors and a job; a third one was lost."""
-    studio = Studio(CONFIGURATION)
+    studio = HistoryBuilder(CONFIGURATION)
     studio.start_workers("te-1", "te-2", "te-3", slots=2)
     studio.at(1, studio.submit, "j1", 2)
     studio.at(5, studio.workers.kill, "te-3", "killed", seen=True)
@@ -66,13 +70,15 @@ def history() -> MemoryHistory:
 
 
 def test_the_task_executors_that_are_registered_are_simulated_as_they_registered() -> None:
-    members = members_of(history().replica())
+    members = read_fork_members(history().replica())
     assert [(each.resource_id, each.slots) for each in members] == [("te-1", 2), ("te-2", 2)]
     assert all(each.configuration["slot.request.timeout"] == "20 s" for each in members)
 
 
 def test_a_fork_goes_by_the_options_that_the_log_has(tmp_path: Path) -> None:
-    settings = settings_of(history().replica(), "trial", 90_000_000, {"bootstrap.servers": "kafka:9092"})
+    settings = read_fork_settings(
+        history().replica(), "trial", 90_000_000, {"bootstrap.servers": "kafka:9092"}
+    )
     path = write_settings(tmp_path, settings)
     assert yaml.safe_load(path.read_text())["cluster.id"] == "trial"
     found = load_configuration([], [], environment={"TAILRACE_HOME": str(tmp_path)})
@@ -87,28 +93,28 @@ def test_a_fork_goes_by_the_options_that_the_log_has(tmp_path: Path) -> None:
 
 
 def test_masters_that_were_elected_lead_the_other_cluster() -> None:
-    studio = Studio()
+    studio = HistoryBuilder()
     claim = LeaderElected(role=DISPATCHER, epoch=0, address="a:1", session="elected", elected_by="zookeeper")
     studio.world.lead(claim)
     replica = studio.run(1).replica()
     assert replica.leadership.leaders[DISPATCHER].elected_by == "zookeeper"
-    assert settings_of(replica, "trial")["high-availability.abandon-election"] == "true"
+    assert read_fork_settings(replica, "trial")["high-availability.abandon-election"] == "true"
 
 
 def test_nothing_is_known_of_an_empty_history() -> None:
     replica = history().at(-1).replica()
-    assert members_of(replica) == []
-    assert positions_of(replica) == {}
-    assert settings_of(replica, "trial") == {"cluster.id": "trial", "simulation.enabled": "true"}
+    assert read_fork_members(replica) == []
+    assert submission_positions(replica) == {}
+    assert read_fork_settings(replica, "trial") == {"cluster.id": "trial", "simulation.enabled": "true"}
 
 
 def test_members_are_kept_in_the_home(tmp_path: Path) -> None:
     assert read_members(tmp_path) == []
-    members = [Member("te-1", 2), Member("te-2", 4, configuration={"a": "b"})]
+    members = [ForkMember("te-1", 2), ForkMember("te-2", 4, configuration={"a": "b"})]
     write_members(tmp_path, members)
     assert read_members(tmp_path) == members
     members_path(tmp_path).write_text("[{]")
-    with pytest.raises(DamagedMembers, match=r"simulated\.json can't be read .* fork the cluster again"):
+    with pytest.raises(CorruptMembersFile, match=r"simulated\.json can't be read .* fork the cluster again"):
         read_members(tmp_path)
 
 
@@ -119,17 +125,17 @@ def running(log: MemoryEventLog, host: Host, shells: dict[str, Shell]) -> Iterat
     thread = threading.Thread(target=host.run, args=(stop, shells), daemon=True)
     thread.start()
     try:
-        assert host.leading.wait(PATIENCE_S)
+        assert host.leading.wait(TIMEOUT_S)
         yield
     finally:
         stop.set()
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
         host.close()
 
 
 def wait_for(log: MemoryEventLog, start: int, what: Callable[[Record], bool]) -> Record:
     """The first such event behind an offset."""
-    tail, end = log.tail(start), time.monotonic() + PATIENCE_S
+    tail, end = log.tail(start), time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         for record in tail.poll(0.1):
             if what(record):
@@ -142,7 +148,7 @@ def test_real_hosts_go_on_from_there() -> None:
     log = MemoryEventLog(Codec("fork.log"), topic="fork.log")
     log.append([Event(each.header, each.body) for each in begun.records])
     fork = log.end()
-    members = members_of(begun.replica())
+    members = read_fork_members(begun.replica())
     own = {address(TASK_EXECUTOR, each.resource_id): each for each in members}
     masters = Host(
         log,
@@ -162,8 +168,8 @@ def test_real_hosts_go_on_from_there() -> None:
         concerns=tuple(own),
     )
     of_masters: dict[str, Shell] = {
-        JOB_MASTER: JobMastersWithoutTopics(masters.emit),
-        RESOURCE_MANAGER: Follower(lambda *_: None),
+        JOB_MASTER: NoTopicJobMasterEffects(masters.emit),
+        RESOURCE_MANAGER: HeartbeatOnlyEffects(lambda *_: None),
     }
 
     def is_running(record: Record) -> bool:
@@ -175,10 +181,10 @@ def test_real_hosts_go_on_from_there() -> None:
 
     with (
         running(log, masters, of_masters),
-        running(log, workers, {TASK_EXECUTOR: TasksThatRun(workers.emit)}),
+        running(log, workers, {TASK_EXECUTOR: NoOpTaskExecutorEffects(workers.emit)}),
     ):
         for each, member in own.items():
-            workers.emit(each, registration(member.resource_id, member.slots))
+            workers.emit(each, register_task_executor(member.resource_id, member.slots))
         again = wait_for(log, fork, is_running)
         assert again.header.recipient == "job_master/j1", "what ran at the place runs on"
         header = Header(event_id="s", time=1, sender="client/x", sender_epoch=0, recipient=DISPATCHER)

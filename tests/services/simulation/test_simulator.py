@@ -8,41 +8,41 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.resource_manager.state import ResourceManagerState
-from tailrace.services.simulation.latencies import USUAL, Latencies, Work
-from tailrace.services.simulation.simulator import TalkWithoutEnd
-from tailrace.services.simulation.task_behavior import Alike
-from tailrace.services.simulation.task_events import registration
+from tailrace.services.simulation.latencies import DEFAULT_LATENCIES, Latencies, Work
+from tailrace.services.simulation.simulator import LivelockError
+from tailrace.services.simulation.task_behavior import UniformTaskBehavior
+from tailrace.services.simulation.task_events import register_task_executor
 from tailrace.services.task_executor import TaskExecutor
 
 from ..simulated_cluster.cluster import SECOND
-from .what_if.history_builder import BEGIN, Studio
+from .what_if.history_builder import BEGIN, HistoryBuilder
 
 
-def names(studio: Studio) -> list[str]:
+def names(studio: HistoryBuilder) -> list[str]:
     """Of the events, in order."""
     return [each.body.AVRO_NAME.rpartition(".")[2] for each in studio.world.log]
 
 
-def said_by(studio: Studio, sender: str) -> list[Record]:
+def said_by(studio: HistoryBuilder, sender: str) -> list[Record]:
     """What one address has said."""
     return [each for each in studio.world.log if each.header.sender == sender]
 
 
 def test_time_jumps_to_what_happens_next() -> None:
-    studio = Studio(life=Alike(Latencies(), 10 * SECOND))
+    studio = HistoryBuilder(life=UniformTaskBehavior(Latencies(), 10 * SECOND))
     studio.start_workers("te-1")
     studio.at(1, studio.submit, "j1", 2)
     history = studio.run(100)
     assert names(studio)[-1] == "ChannelsDeleted"
     assert studio.world.now == BEGIN + 100 * SECOND
     times = sorted({each.header.time for each in history.records})
-    starts = 1 * SECOND + USUAL[Work.CREATE_CHANNELS] + USUAL[Work.START_TASK]
+    starts = 1 * SECOND + DEFAULT_LATENCIES[Work.CREATE_CHANNELS] + DEFAULT_LATENCIES[Work.START_TASK]
     assert BEGIN + starts + 10 * SECOND in times
     assert times == sorted(times)
 
 
 def test_nothing_is_said_twice_and_nothing_is_owed_when_it_rests() -> None:
-    studio = Studio()
+    studio = HistoryBuilder()
     studio.start_workers("te-1", "te-2")
     studio.at(1, studio.submit, "j1", 3)
     studio.run(30)
@@ -52,7 +52,7 @@ def test_nothing_is_said_twice_and_nothing_is_owed_when_it_rests() -> None:
 
 
 def test_what_roles_decide_in_one_turn_they_decide_from_one_state() -> None:
-    studio = Studio()
+    studio = HistoryBuilder()
     studio.start_workers("te-1")
     studio.at(1, studio.submit, "j1", 2)
     studio.run(30)
@@ -62,7 +62,7 @@ def test_what_roles_decide_in_one_turn_they_decide_from_one_state() -> None:
 
 
 def test_the_dead_say_nothing_and_what_they_had_begun_does_not_happen() -> None:
-    studio = Studio()
+    studio = HistoryBuilder()
     studio.start_workers("te-1")
     studio.at(1, studio.submit, "j1", 2)
     # Tasks are submitted 100 ms later, and would run 300 ms after that.
@@ -75,7 +75,7 @@ def test_the_dead_say_nothing_and_what_they_had_begun_does_not_happen() -> None:
 
 
 def test_who_is_paused_goes_on_where_he_was() -> None:
-    studio = Studio(life=Alike(Latencies(), 10 * SECOND))
+    studio = HistoryBuilder(life=UniformTaskBehavior(Latencies(), 10 * SECOND))
     studio.start_workers("te-1")
     studio.at(1, studio.submit, "j1", 2)
     studio.at(5, studio.workers.pause, "te-1")
@@ -92,7 +92,7 @@ def test_who_is_paused_goes_on_where_he_was() -> None:
 
 
 def test_a_new_leader_notices_who_has_gone_while_nobody_led() -> None:
-    studio = Studio()
+    studio = HistoryBuilder()
     studio.start_workers("te-1", "te-2")
     studio.at(5, studio.world.kill, "master-1")
     studio.at(6, studio.workers.kill, "te-1", "killed", seen=True)
@@ -106,7 +106,9 @@ def test_a_new_leader_notices_who_has_gone_while_nobody_led() -> None:
 
 
 def test_a_process_that_returns_goes_on_with_its_tasks() -> None:
-    studio = Studio({"taskmanager.restart-grace": "10 s"}, Alike(Latencies(), 20 * SECOND))
+    studio = HistoryBuilder(
+        {"taskmanager.restart-grace": "10 s"}, UniformTaskBehavior(Latencies(), 20 * SECOND)
+    )
     studio.start_workers("te-1")
     studio.at(1, studio.submit, "j1", 1)
     studio.at(11.4, studio.workers.kill, "te-1", "killed", seen=True)
@@ -121,18 +123,18 @@ def test_a_process_that_returns_goes_on_with_its_tasks() -> None:
 
 
 def test_talk_without_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    studio = Studio()
+    studio = HistoryBuilder()
     studio.start_workers("te-1")
     studio.run(1)
-    monkeypatch.setattr(TaskExecutor, "decide", lambda *_: [registration("te-1", 2)])
-    monkeypatch.setattr("tailrace.services.simulation.simulator.MOST_TURNS", 30)
+    monkeypatch.setattr(TaskExecutor, "decide", lambda *_: [register_task_executor("te-1", 2)])
+    monkeypatch.setattr("tailrace.services.simulation.simulator.MAX_TURNS", 30)
     studio.at(2, studio.submit, "j1", 1)
-    with pytest.raises(TalkWithoutEnd, match="talk without end at offset"):
+    with pytest.raises(LivelockError, match="talk without end at offset"):
         studio.run(3)
 
 
 def test_latencies_are_learnt_and_the_same_for_the_same_seed() -> None:
-    studio = Studio(life=Alike(Latencies(fixed={Work.START_TASK: 700_000}), SECOND))
+    studio = HistoryBuilder(life=UniformTaskBehavior(Latencies(fixed={Work.START_TASK: 700_000}), SECOND))
     studio.start_workers("te-1")
     studio.at(1, studio.submit, "j1", 2)
     history = studio.run(10)
@@ -140,8 +142,8 @@ def test_latencies_are_learnt_and_the_same_for_the_same_seed() -> None:
     for each in history.records:
         learnt.see(each)
     assert learnt.take(Work.START_TASK, "x") == 700_000
-    assert learnt.take(Work.CREATE_CHANNELS, "x") == USUAL[Work.CREATE_CHANNELS]
-    assert learnt.take(Work.BOOT, "x") == USUAL[Work.BOOT]
+    assert learnt.take(Work.CREATE_CHANNELS, "x") == DEFAULT_LATENCIES[Work.CREATE_CHANNELS]
+    assert learnt.take(Work.BOOT, "x") == DEFAULT_LATENCIES[Work.BOOT]
     assert [learnt.take(Work.REGISTER, n) for n in range(9)] == [
         learnt.take(Work.REGISTER, n) for n in range(9)
     ]

@@ -30,13 +30,13 @@ LONG = next(seed for seed in itertools.count(1) if len(history(seed)) > 400)
 """The first walk that takes a while, with several jobs, failures and checkpoints."""
 
 
-def log_of(name: str | int) -> MemoryEventLog:
+def create_log(name: str | int) -> MemoryEventLog:
     """The same as an event log, in which offsets are as in the records."""
     log = MemoryEventLog(Codec("histories.log"), topic="histories.log")
     log.append([Event(each.header, each.body) for each in history(name)])
     return log
 
 
-def quiet() -> Replica:
+def skip_output() -> Replica:
     """All roles, nothing folded; it does not tell of what is illegal."""
     return new_replica(on_illegal=lambda *_: None)

@@ -13,11 +13,11 @@ from tailrace.infra.storage.storage import Storage
 from tailrace.schemas.event import Event
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.snapshots import store
-from tailrace.services.snapshots.builder import take
+from tailrace.services.snapshots.builder import create_snapshot
 from tailrace.services.snapshots.log_identity import LogReplaced, check_log
 from tailrace.services.snapshots.store import SnapshotStore
 
-from .simulated_logs import LONG, history, log_of
+from .simulated_logs import LONG, create_log, history
 
 LAST = len(history(LONG)) - 1
 
@@ -46,7 +46,7 @@ def snapshots(tmp_path: Path) -> SnapshotStore:
     """Two snapshots of the log of LONG."""
     snapshots = SnapshotStore(Storage.open(str(tmp_path / "snapshots")), "c")
     for end in (LAST // 2, LAST - 5):
-        take(log_of(LONG), snapshots, end)
+        create_snapshot(create_log(LONG), snapshots, end)
     return snapshots
 
 
@@ -56,7 +56,7 @@ def tear(snapshots: SnapshotStore, offset: int) -> None:
 
 
 def test_the_log_of_the_snapshots_is_taken(snapshots: SnapshotStore) -> None:
-    check_log(log_of(LONG), snapshots, accept=False)
+    check_log(create_log(LONG), snapshots, accept=False)
     assert len(snapshots.offsets()) == 2
 
 
@@ -93,7 +93,7 @@ def test_snapshots_of_another_release_tell_of_the_log_too(
 
 def test_a_damaged_snapshot_tells_nothing_and_an_older_one_is_asked(snapshots: SnapshotStore) -> None:
     tear(snapshots, LAST - 6)
-    check_log(log_of(LONG), snapshots, accept=False)
+    check_log(create_log(LONG), snapshots, accept=False)
     with pytest.raises(LogReplaced, match=str(LAST // 2 - 1)):
         check_log(empty(), snapshots, accept=False)
     tear(snapshots, LAST // 2 - 1)
@@ -101,6 +101,6 @@ def test_a_damaged_snapshot_tells_nothing_and_an_older_one_is_asked(snapshots: S
 
 
 def test_a_log_whose_head_is_gone_is_the_same(snapshots: SnapshotStore) -> None:
-    log = log_of(LONG)
+    log = create_log(LONG)
     log.truncate(LAST - 5)
     check_log(log, snapshots, accept=False)

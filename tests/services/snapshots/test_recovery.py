@@ -15,17 +15,17 @@ from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import DISPATCHER
 from tailrace.services.dispatcher.state import DispatcherState
-from tailrace.services.history import Fold
+from tailrace.services.history import HistoryProjection
 from tailrace.services.history.cluster_view import jobs
 from tailrace.services.log import Codec, LogTruncated
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.snapshots import fingerprint, store
-from tailrace.services.snapshots.builder import take
-from tailrace.services.snapshots.recovery import known_leadership, known_to_clients, restore
-from tailrace.services.snapshots.state_hash import StateHasher, whole
+from tailrace.services.snapshots.builder import create_snapshot
+from tailrace.services.snapshots.recovery import read_client_view, read_newest_leadership, restore_newest
+from tailrace.services.snapshots.state_hash import StateHasher, hash_all
 from tailrace.services.snapshots.store import SnapshotStore
 
-from .simulated_logs import LONG, history, log_of, quiet
+from .simulated_logs import LONG, create_log, history, skip_output
 
 LAST = len(history(LONG)) - 1
 
@@ -37,7 +37,7 @@ def snapshots(tmp_path: Path) -> SnapshotStore:
 
 @pytest.fixture
 def log() -> MemoryEventLog:
-    return log_of(LONG)
+    return create_log(LONG)
 
 
 def path(snapshots: SnapshotStore, offset: int) -> Path:
@@ -46,9 +46,9 @@ def path(snapshots: SnapshotStore, offset: int) -> Path:
 
 def started(log: MemoryEventLog, snapshots: SnapshotStore) -> tuple[Replica, int, list[str]]:
     """A replica at the end of the log; the offset that it began with; what people were told."""
-    replica = quiet()
+    replica = skip_output()
     with capture_logs() as said:
-        header = restore(replica, log, snapshots)
+        header = restore_newest(replica, log, snapshots)
     tail = log.tail(replica.offset + 1)
     while tail.position < log.end():
         for record in tail.poll(0):
@@ -61,11 +61,11 @@ def started(log: MemoryEventLog, snapshots: SnapshotStore) -> tuple[Replica, int
 
 
 def hash_of(replica: Replica) -> str:
-    return whole(StateHasher(replica).hashes())
+    return hash_all(StateHasher(replica).hashes())
 
 
 def whole_way() -> str:
-    replica = quiet()
+    replica = skip_output()
     for record in history(LONG):
         replica.apply(record)
     return hash_of(replica)
@@ -78,13 +78,13 @@ def test_without_any_the_log_is_read_from_its_start(log: MemoryEventLog, snapsho
 
 def test_the_newest_is_taken(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
     for end in (10, LAST // 2, LAST - 5):
-        take(log, snapshots, end)
+        create_snapshot(log, snapshots, end)
     replica, begun, said = started(log, snapshots)
     assert (begun, said, hash_of(replica)) == (LAST - 6, [], whole_way())
 
 
 def test_one_of_the_whole_log_has_no_tail(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
-    taken = take(log, snapshots)
+    taken = create_snapshot(log, snapshots)
     replica, begun, _ = started(log, snapshots)
     assert taken is not None
     assert (begun, hash_of(replica)) == (LAST, whole_way())
@@ -119,8 +119,8 @@ def of_another_offset(file: Path) -> None:
 def test_a_bad_one_is_set_aside_in_one_line_and_the_next_older_taken(
     log: MemoryEventLog, snapshots: SnapshotStore, damage: Callable[[Path], Any], reason: str
 ) -> None:
-    take(log, snapshots, LAST // 2)
-    take(log, snapshots, LAST - 5)
+    create_snapshot(log, snapshots, LAST // 2)
+    create_snapshot(log, snapshots, LAST - 5)
     damage(path(snapshots, LAST - 6))
     replica, begun, said = started(log, snapshots)
     assert (begun, hash_of(replica)) == (LAST // 2 - 1, whole_way())
@@ -133,7 +133,7 @@ def test_where_all_are_bad_the_log_is_read_from_its_start(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
     for end in (LAST // 2, LAST - 5):
-        take(log, snapshots, end)
+        create_snapshot(log, snapshots, end)
     for offset in snapshots.offsets():
         tear(path(snapshots, offset))
     replica, begun, said = started(log, snapshots)
@@ -141,7 +141,7 @@ def test_where_all_are_bad_the_log_is_read_from_its_start(
 
 
 def test_the_snapshot_of_another_cluster_is_set_aside(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
-    take(log, SnapshotStore(Storage.open(snapshots.uri), "other"), LAST - 5)
+    create_snapshot(log, SnapshotStore(Storage.open(snapshots.uri), "other"), LAST - 5)
     _, begun, said = started(log, snapshots)
     assert begun == -1
     assert "it is of cluster 'other'" in said[0]
@@ -150,7 +150,7 @@ def test_the_snapshot_of_another_cluster_is_set_aside(log: MemoryEventLog, snaps
 def test_the_snapshot_of_another_release_is_set_aside(
     log: MemoryEventLog, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take(log, snapshots, LAST - 5)
+    create_snapshot(log, snapshots, LAST - 5)
     monkeypatch.setattr(store, "schema_fingerprint", lambda: "0" * 16)
     _, begun, said = started(log, snapshots)
     assert begun == -1
@@ -158,8 +158,8 @@ def test_the_snapshot_of_another_release_is_set_aside(
 
 
 def test_one_that_is_newer_than_the_log_is_set_aside(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
-    take(log, snapshots, LAST // 2)
-    take(log, snapshots)
+    create_snapshot(log, snapshots, LAST // 2)
+    create_snapshot(log, snapshots)
     shorter = MemoryEventLog(Codec("histories.log"), topic="histories.log")
     shorter.append([Event(each.header, each.body) for each in history(LONG)[:-1]])
     _, begun, said = started(shorter, snapshots)
@@ -170,7 +170,7 @@ def test_one_that_is_newer_than_the_log_is_set_aside(log: MemoryEventLog, snapsh
 def test_one_of_another_log_of_the_same_name_is_set_aside(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
-    take(log, snapshots, 10)
+    create_snapshot(log, snapshots, 10)
     other = MemoryEventLog(Codec("histories.log"), topic="histories.log")
     for name in (1, LONG):
         other.append([Event(each.header, each.body) for each in history(name)])
@@ -183,23 +183,23 @@ def test_one_of_another_log_of_the_same_name_is_set_aside(
 def test_the_head_of_the_log_may_be_gone_up_to_the_snapshot(
     log: MemoryEventLog, snapshots: SnapshotStore, behind: int
 ) -> None:
-    take(log, snapshots, LAST - 5)
+    create_snapshot(log, snapshots, LAST - 5)
     log.truncate(LAST - 6 + behind)
     replica, begun, said = started(log, snapshots)
     assert (begun, said, hash_of(replica)) == (LAST - 6, [], whole_way())
 
 
 def test_a_gap_between_snapshot_and_log_is_refused(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
-    take(log, snapshots, LAST - 5)
+    create_snapshot(log, snapshots, LAST - 5)
     log.truncate(LAST - 4)
     with pytest.raises(LogTruncated, match=f"begins at offset {LAST - 4}, but offset {LAST - 5} is needed"):
-        restore(quiet(), log, snapshots)
+        restore_newest(skip_output(), log, snapshots)
 
 
 def test_where_the_head_is_gone_a_log_without_a_snapshot_is_refused(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
-    take(log, snapshots, LAST - 5)
+    create_snapshot(log, snapshots, LAST - 5)
     tear(path(snapshots, LAST - 6))
     log.truncate(5)
     with pytest.raises(LogTruncated, match="begins at offset 5, but offset 0 is needed"):
@@ -217,15 +217,15 @@ def test_the_newest_and_the_one_that_it_was_made_from_are_retained(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
     for end in (10, 20, 30):
-        take(log, snapshots, end)
+        create_snapshot(log, snapshots, end)
     assert snapshots.offsets() == [29, 19]
     tear(path(snapshots, 29))
-    take(log, snapshots, 40)
+    create_snapshot(log, snapshots, 40)
     assert snapshots.offsets() == [39, 19]
 
 
 def test_what_is_there_is_not_taken_again(log: MemoryEventLog, snapshots: SnapshotStore) -> None:
-    first, second = take(log, snapshots, 10), take(log, snapshots, 10)
+    first, second = create_snapshot(log, snapshots, 10), create_snapshot(log, snapshots, 10)
     assert first is not None
     assert second is not None
     assert (first.fresh, second.fresh) == (True, False)
@@ -238,37 +238,37 @@ def test_what_is_there_is_not_taken_again(log: MemoryEventLog, snapshots: Snapsh
 
 
 def test_a_log_without_events_has_no_snapshot(snapshots: SnapshotStore) -> None:
-    assert take(MemoryEventLog(), snapshots) is None
+    assert create_snapshot(MemoryEventLog(), snapshots) is None
     assert snapshots.offsets() == []
 
 
 def test_who_leads_is_known_from_a_snapshot_and_what_follows(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
-    assert known_leadership(log, snapshots) == (LeadershipState(), 0)
-    take(log, snapshots, LAST - 5)
-    replica = quiet()
+    assert read_newest_leadership(log, snapshots) == (LeadershipState(), 0)
+    create_snapshot(log, snapshots, LAST - 5)
+    replica = skip_output()
     for record in history(LONG)[: LAST - 5]:
         replica.apply(record)
-    assert known_leadership(log, snapshots) == (replica.leadership, LAST - 5)
+    assert read_newest_leadership(log, snapshots) == (replica.leadership, LAST - 5)
     dispatcher = replica.states[DISPATCHER]
     assert isinstance(dispatcher, DispatcherState)
     assert dispatcher.configuration
-    assert known_to_clients(log, snapshots) == (replica.leadership, dispatcher.configuration, LAST - 5)
+    assert read_client_view(log, snapshots) == (replica.leadership, dispatcher.configuration, LAST - 5)
     path(snapshots, LAST - 6).write_bytes(b"x")
     with capture_logs() as said:
-        assert known_leadership(log, snapshots) == (LeadershipState(), 0)
+        assert read_newest_leadership(log, snapshots) == (LeadershipState(), 0)
     assert said == [], "clients print what they were asked for, and nothing else"
 
 
 def test_the_story_of_a_log_whose_head_is_gone_begins_behind_a_snapshot(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
-    take(log, snapshots, LAST - 5)
+    create_snapshot(log, snapshots, LAST - 5)
     log.truncate(10)
     with pytest.raises(LogTruncated):
-        list(Fold().read(log))
-    fold = Fold()
+        list(HistoryProjection().read(log))
+    fold = HistoryProjection()
     told = [entry.record.offset for entry in fold.read(log, store=snapshots)]
     assert told == list(range(LAST - 5, LAST + 1))
     assert hash_of(fold.replica) == whole_way()
@@ -278,5 +278,5 @@ def test_the_story_of_a_log_whose_head_is_gone_begins_behind_a_snapshot(
 def test_as_long_as_the_head_is_there_the_story_is_whole(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
-    take(log, snapshots)
-    assert len(list(Fold().read(log, store=snapshots))) == LAST + 1
+    create_snapshot(log, snapshots)
+    assert len(list(HistoryProjection().read(log, store=snapshots))) == LAST + 1

@@ -9,8 +9,8 @@ from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.everyone import SnapshotTaken
 from tailrace.schemas.types import Header
 from tailrace.services.core.role import OutgoingEvent
-from tailrace.services.snapshots.builder import Taken
-from tailrace.services.snapshots.scheduler import Progress, SnapshotFailed, SnapshotKeeper
+from tailrace.services.snapshots.builder import SnapshotInfo
+from tailrace.services.snapshots.scheduler import LogProgress, SnapshotFailed, SnapshotScheduler
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -21,12 +21,12 @@ class Master:
 
     def __init__(self, *, max_bytes: int = 1_000, max_age: int = 0, since: int | None = None) -> None:
         self.now = 100 * MINUTE
-        self.at = Progress(-1, 0)
+        self.at = LogProgress(-1, 0)
         self.leads = True
         self.fails = False
         self.ends: list[int] = []
         self.said: list[OutgoingEvent] = []
-        self.keeper = SnapshotKeeper(
+        self.keeper = SnapshotScheduler(
             self._take,
             max_bytes=max_bytes,
             max_age=max_age,
@@ -37,14 +37,14 @@ class Master:
             since=since,
         )
 
-    def _take(self, end: int) -> Taken:
+    def _take(self, end: int) -> SnapshotInfo:
         self.ends.append(end)
         if self.fails:
             raise SnapshotFailed("the disk is full")
-        return Taken(offset=end - 1, uri="u", size=9, schema_fingerprint="f", state_hash="h")
+        return SnapshotInfo(offset=end - 1, uri="u", size=9, schema_fingerprint="f", state_hash="h")
 
     def grow(self, events: int, size: int) -> None:
-        self.at = Progress(self.at.offset + events, self.at.bytes_read + events * size)
+        self.at = LogProgress(self.at.offset + events, self.at.bytes_read + events * size)
 
     def read_back(self) -> None:
         """What was said comes back from the log."""

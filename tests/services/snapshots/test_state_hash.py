@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 
 from tailrace.services.core.replica import Replica
 from tailrace.services.snapshots.snapshot_file import pack, unpack
-from tailrace.services.snapshots.state_hash import StateHasher, whole
+from tailrace.services.snapshots.state_hash import StateHasher, hash_all
 
-from .simulated_logs import HISTORIES, history, quiet
+from .simulated_logs import HISTORIES, history, skip_output
 
 ROOT = Path(__file__).parents[3]
 
 
 def hash_of(replica: Replica) -> str:
-    return whole(StateHasher(replica).hashes())
+    return hash_all(StateHasher(replica).hashes())
 
 
 def hashes_along(name: str | int) -> list[str]:
     """By one hasher that looks after each event."""
-    replica = quiet()
+    replica = skip_output()
     hasher = StateHasher(replica)
     found = []
     for record in history(name):
         replica.apply(record)
-        found.append(whole(hasher.hashes()))
+        found.append(hash_all(hasher.hashes()))
     return found
 
 
@@ -41,19 +41,19 @@ def test_from_the_start_and_from_any_snapshot_it_is_the_same(name: str | int, da
     log = history(name)
     cut = data.draw(st.integers(1, len(log)))
     end = data.draw(st.integers(cut, len(log)))
-    whole_way, first = quiet(), quiet()
+    whole_way, first = skip_output(), skip_output()
     for record in log[:end]:
         whole_way.apply(record)
     for record in log[:cut]:
         first.apply(record)
     header, file = pack(first, cluster="c", event_id=log[cut - 1].header.event_id, fingerprint="f", time=0)
     assert header.state_hash == hash_of(first)
-    second = quiet()
+    second = skip_output()
     unpack(file, cluster="c", fingerprint="f").restore(second)
     assert (second.offset, hash_of(second)) == (first.offset, header.state_hash)
     assert sorted(second.active_addresses) == sorted(first.active_addresses)
     changed = [sorted(second.apply(record)) for record in log[cut:end]]
-    third = quiet()
+    third = skip_output()
     for record in log[:cut]:
         third.apply(record)
     assert changed == [sorted(third.apply(record)) for record in log[cut:end]]
@@ -64,7 +64,7 @@ def test_from_the_start_and_from_any_snapshot_it_is_the_same(name: str | int, da
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_what_a_hasher_remembers_makes_no_difference(name: str | int) -> None:
-    replica = quiet()
+    replica = skip_output()
     for record in history(name):
         replica.apply(record)
     assert hashes_along(name)[-1] == hash_of(replica)
@@ -72,7 +72,7 @@ def test_what_a_hasher_remembers_makes_no_difference(name: str | int) -> None:
 
 def test_every_change_changes_it_and_nothing_else_does() -> None:
     for name in ("a_job_finishes", 1):
-        replica, before, last = quiet(), hash_of(quiet()), None
+        replica, before, last = skip_output(), hash_of(skip_output()), None
         for record, now in zip(history(name), hashes_along(name), strict=True):
             leadership = replica.leadership
             changed = bool(replica.apply(record)) or replica.leadership != leadership

@@ -19,8 +19,8 @@ from tailrace.services.job_master import JobMaster
 from tailrace.services.log import Codec
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.snapshots.snapshot_file import pack, unpack
-from tailrace.services.snapshots.state_hash import Knowledge, StateHasher
-from tailrace.services.snapshots.state_hash_auditor import ReplicaDiverged, StateAudit
+from tailrace.services.snapshots.state_hash import StateHasher, StateView
+from tailrace.services.snapshots.state_hash_auditor import ReplicaDiverged, StateHashAuditor
 
 from .simulated_logs import LONG, history
 
@@ -51,14 +51,14 @@ class Process:
         roles: list[AnyRole] = [dispatcher or Dispatcher(), ResourceManager(), JobMaster()]
         self.replica = Replica(roles, on_illegal=lambda *_: None)
         self.said: list[OutgoingEvent] = []
-        self.kept: list[Knowledge] = []
+        self.kept: list[StateView] = []
         self.interval = interval
         self.session = session
         self.errors: list[Exception] = []
         self.to_judge: list[Callable[[], None]] = []
 
     def audited(self) -> Process:
-        StateAudit(
+        StateHashAuditor(
             self.replica,
             self.interval,
             me=self.session,
@@ -75,7 +75,7 @@ class Process:
             each()
         self.to_judge.clear()
 
-    def _keep(self, known: Knowledge) -> str:
+    def _keep(self, known: StateView) -> str:
         self.kept.append(known)
         return "here.json"
 

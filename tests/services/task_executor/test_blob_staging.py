@@ -8,13 +8,13 @@ from pathlib import Path
 from graphs import edge, job_graph, operator, source, vertex
 from immutables import Map
 from msgspec.structs import replace
-from polling import eventually
+from polling import wait_until
 from services.task_executor.test_shell import ADDRESS, RuntimeThatNotes, task
 
 from tailrace.schemas import job_master
 from tailrace.schemas.types import ExecutionState, JobGraph, PythonFile
 from tailrace.services.blobs.cache import BlobCache
-from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.keys import BlobKey, compute_digest
 from tailrace.services.blobs.library_cache import BlobLibraryCacheManager
 from tailrace.services.blobs.local_blob_files import Incoming
 from tailrace.services.blobs.store import VoidBlobStore
@@ -29,7 +29,7 @@ class Store(VoidBlobStore):
     """Has some blobs, and lets nobody through while it is shut."""
 
     def __init__(self, *contents: bytes) -> None:
-        self.contents = {digest_of(each): each for each in contents}
+        self.contents = {compute_digest(each): each for each in contents}
         self.open = threading.Event()
         self.open.set()
 
@@ -42,7 +42,7 @@ class Store(VoidBlobStore):
 
 
 def key_of(content: bytes, job_id: str = "job") -> str:
-    return str(BlobKey(digest_of(content), job_id))
+    return str(BlobKey(compute_digest(content), job_id))
 
 
 def graph_with(*, file: bytes | None = None, code: bytes | None = None, job_id: str = "job") -> JobGraph:
@@ -89,7 +89,7 @@ def test_a_task_is_deployed_with_its_files_and_functions(tmp_path: Path) -> None
     around.shell.perform(
         ADDRESS, [run(graph_with(file=b"the file", code=b"the code"), task("a"), task("b"))], None
     )
-    eventually(lambda: bool(around.runtime.deployed), "it is deployed")
+    wait_until(lambda: bool(around.runtime.deployed), "it is deployed")
     (deployed,) = around.runtime.deployed
     assert deployed.job_graph.vertices[1].operators[0].code == b"the code"
     assert Path(deployed.blobs[key_of(b"the file")]).read_bytes() == b"the file"
@@ -109,7 +109,7 @@ def test_while_its_blobs_are_on_their_way_a_task_counts_as_deployed(tmp_path: Pa
     assert [each.execution_attempt_id for each in around.shell.running(state)] == ["a"]
     assert not around.runtime.deployed
     store.open.set()
-    eventually(lambda: bool(around.runtime.deployed), "it is deployed")
+    wait_until(lambda: bool(around.runtime.deployed), "it is deployed")
 
 
 def test_a_task_that_is_cancelled_meanwhile_is_not_deployed(tmp_path: Path) -> None:
@@ -121,16 +121,16 @@ def test_a_task_that_is_cancelled_meanwhile_is_not_deployed(tmp_path: Path) -> N
     around.shell.perform(ADDRESS, [run(graph_with(file=b"the file"), *tasks), StopTask("a", "job", 9)], None)
     assert around.runtime.cancelled == ["a"]
     store.open.set()
-    eventually(lambda: bool(around.runtime.deployed), "the other is deployed")
+    wait_until(lambda: bool(around.runtime.deployed), "the other is deployed")
     (deployed,) = around.runtime.deployed
     assert [each.execution_attempt_id for each in deployed.subtasks] == ["b"]
-    eventually(lambda: around.manager.references("job") == 1, "the cancelled one is not counted")
+    wait_until(lambda: around.manager.references("job") == 1, "the cancelled one is not counted")
 
 
 def test_what_can_not_be_had_fails_the_tasks_with_the_reason(tmp_path: Path) -> None:
     around = Around(tmp_path, Store())
     around.shell.perform(ADDRESS, [run(graph_with(file=b"the file"), task("a"), task("b"))], None)
-    eventually(lambda: len(around.states()) == 2, "both have failed")
+    wait_until(lambda: len(around.states()) == 2, "both have failed")
     for attempt, (told, state, reason) in zip("ab", sorted(around.states(), key=str), strict=True):
         assert (told, state) == (attempt, ExecutionState.FAILED)
         assert "can't be fetched" in (reason or "")
@@ -141,14 +141,14 @@ def test_what_can_not_be_had_fails_the_tasks_with_the_reason(tmp_path: Path) -> 
 def test_a_job_can_not_have_the_blobs_of_another(tmp_path: Path) -> None:
     around = Around(tmp_path, Store(b"the file"))
     around.shell.perform(ADDRESS, [run(graph_with(file=b"the file", job_id="other"), task("a"))], None)
-    eventually(lambda: len(around.states()) == 1, "it has failed")
+    wait_until(lambda: len(around.states()) == 1, "it has failed")
     assert "is no blob of job job" in (around.states()[0][2] or "")
 
 
 def test_content_that_is_not_what_was_named_is_never_deployed(tmp_path: Path) -> None:
     store = Store()
-    store.contents[digest_of(b"the code")] = b"other code"
+    store.contents[compute_digest(b"the code")] = b"other code"
     around = Around(tmp_path, store)
     around.shell.perform(ADDRESS, [run(replace(graph_with(code=b"the code")), task("a"))], None)
-    eventually(lambda: len(around.states()) == 1, "it has failed")
+    wait_until(lambda: len(around.states()) == 1, "it has failed")
     assert not around.runtime.deployed

@@ -11,7 +11,11 @@ from immutables import Map
 
 from tailrace.infra.process_marker import living
 from tailrace.infra.processes import ProcessIdentity
-from tailrace.pipelines.runtime.common.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.common.deployment import (
+    CheckpointTrigger,
+    SubtaskDeployment,
+    VertexDeployment,
+)
 from tailrace.schemas import job_master, resource_manager
 from tailrace.schemas.types import (
     CheckpointMetrics,
@@ -46,7 +50,7 @@ class RuntimeThatNotes:
         self.deployed: list[VertexDeployment] = []
         self.cancelled: list[str] = []
         self.checkpoints: list[tuple[str, tuple[str, ...], int]] = []
-        self.triggered: list[Checkpoint] = []
+        self.triggered: list[CheckpointTrigger] = []
 
     def jvm_heap_bytes(self) -> int:
         return 1 << 29
@@ -57,7 +61,7 @@ class RuntimeThatNotes:
     def cancel(self, execution_attempt_id: str) -> None:
         self.cancelled.append(execution_attempt_id)
 
-    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: Checkpoint) -> None:
+    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: CheckpointTrigger) -> None:
         self.checkpoints.append(("trigger", tuple(execution_attempt_ids), checkpoint.checkpoint_id))
         self.triggered.append(checkpoint)
 
@@ -189,7 +193,7 @@ def test_the_runtime_hears_once_of_each_step_of_a_checkpoint() -> None:
     for _ in range(3):
         shell.perform(ADDRESS, demands, None)
     assert runtime.checkpoints == [("trigger", ("a",), 3), ("confirm", ("a",), 2), ("abort", ("a",), 1)]
-    assert runtime.triggered == [Checkpoint(checkpoint_id=3, timestamp=5, options=OPTIONS)]
+    assert runtime.triggered == [CheckpointTrigger(checkpoint_id=3, timestamp=5, options=OPTIONS)]
 
 
 def test_what_becomes_of_a_checkpoint_is_said_before_the_end_of_its_task_and_not_after() -> None:

@@ -17,8 +17,8 @@ import fastavro
 
 from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
 from ...common.failures import TaskError, one_line
-from ...records.record_validation import validator_of
-from .file_reader import SPLIT_BYTES, Piece, bounds, byte_splits, place_in_split, read_range, unreadable
+from ...records.record_validation import create_validator
+from .file_reader import SPLIT_BYTES, FileChunk, bounds, byte_splits, place_in_split, read_range, unreadable
 from .parquet_reader import wanted_columns
 from .source_storage import FoundFile, open_file
 
@@ -27,18 +27,18 @@ _SYNC_BYTES: Final = 16
 _Build = Callable[[Any], Any]
 
 
-class AvroReader:
+class AvroFileReader:
     """Records by field name; dictionaries for a pickled record type. `columns`: only these; None: all needed."""
 
     def __init__(self, record_type: RecordType, columns: Sequence[str] | None) -> None:
         self._record_type = record_type
         self._columns = columns
-        self._validate = validator_of(record_type)
+        self._validate = create_validator(record_type)
 
     def splits(self, file: FoundFile) -> int:
         return byte_splits(file.size)
 
-    def read(self, file: FoundFile, split: int) -> Iterator[Piece]:
+    def read(self, file: FoundFile, split: int) -> Iterator[FileChunk]:
         where = f"byte {split * SPLIT_BYTES}"
         try:
             with closing(open_file(file.path)) as source:
@@ -68,7 +68,7 @@ class AvroReader:
                 rows = self._records(build, read)
             except Exception:  # what a user's class raises, too
                 raise self._refusal(file.path, where, build, read, count - len(read)) from None
-            yield Piece(rows=rows)
+            yield FileChunk(rows=rows)
 
     def place(self, split: int, record: int) -> str:
         return place_in_split(split, "record", record)

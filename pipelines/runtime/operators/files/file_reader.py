@@ -23,7 +23,7 @@ SPLIT_BYTES: Final = 8 << 20
 _SEARCH_BYTES: Final = 1 << 16
 
 
-class Piece(msgspec.Struct, frozen=True):
+class FileChunk(msgspec.Struct, frozen=True):
     """Some records of a split: rows, or columns of the record type."""
 
     rows: list[Any] | None = None
@@ -34,11 +34,11 @@ class Piece(msgspec.Struct, frozen=True):
             return len(self.rows)
         return len(self.columns[0]) if self.columns else 0
 
-    def slice(self, start: int) -> Piece:
+    def slice(self, start: int) -> FileChunk:
         """The records from start on."""
         if self.rows is not None:
-            return Piece(rows=self.rows[start:])
-        return Piece(columns=[column.slice(start) for column in self.columns or []])
+            return FileChunk(rows=self.rows[start:])
+        return FileChunk(columns=[column.slice(start) for column in self.columns or []])
 
     def batch(self, start: int, stop: int, timestamp: int, record_type: RecordType) -> Batch:
         """The records from start to before stop, all with this timestamp."""
@@ -57,7 +57,7 @@ class FileReader(Protocol):
     def splits(self, file: FoundFile) -> int:
         """How many there are in the file. Raises TaskError."""
 
-    def read(self, file: FoundFile, split: int) -> Iterator[Piece]:
+    def read(self, file: FoundFile, split: int) -> Iterator[FileChunk]:
         """The records of a split in their order, never a piece without any. Raises TaskError, RecordTypeError."""
 
     def place(self, split: int, record: int) -> str:
@@ -120,7 +120,7 @@ def read_range(path: str, begin: int, end: int, source: Any) -> bytes:
 __all__ = [
     "SPLIT_BYTES",
     "FileReader",
-    "Piece",
+    "FileChunk",
     "bounds",
     "byte_splits",
     "open_file",

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
-from ...formats.avro_schema import derived
-from ...formats.factory import writer_of
-from ...formats.format import Format, FormatKind, Writer
+from ...formats.avro_schema import derive_schema
+from ...formats.factory import create_writer
+from ...formats.format import FormatKind, ValueFormat, ValueWriter
 from ...records.batch import Batch
 
 SinkFormat = Literal["text", "json", "avro", "parquet"]
@@ -47,9 +47,9 @@ def file_writer(kind: SinkFormat, record_type: RecordType) -> FileWriter:
     """What writes records of the type. Raises TaskError where they need a declared type."""
     match kind:
         case "text":
-            return LineWriter(writer_of(Format(FormatKind.TEXT), record_type, ""), ".txt")
+            return LineWriter(create_writer(ValueFormat(FormatKind.TEXT), record_type, ""), ".txt")
         case "json":
-            return LineWriter(writer_of(Format(FormatKind.JSON), record_type, ""), ".jsonl")
+            return LineWriter(create_writer(ValueFormat(FormatKind.JSON), record_type, ""), ".jsonl")
         case "avro":
             return AvroFileWriter(record_type)
         case "parquet":
@@ -59,7 +59,7 @@ def file_writer(kind: SinkFormat, record_type: RecordType) -> FileWriter:
 class LineWriter:
     """A line for each record."""
 
-    def __init__(self, writer: Writer, suffix: str) -> None:
+    def __init__(self, writer: ValueWriter, suffix: str) -> None:
         self._writer = writer
         self.suffix = suffix
 
@@ -82,7 +82,7 @@ class AvroFileWriter:
 
     def __init__(self, record_type: RecordType) -> None:
         self._record_type = record_type
-        self._schema = derived(record_type).parsed
+        self._schema = derive_schema(record_type).parsed
         self._header_size = len(self._file([], "null", bytes(_SYNC_BYTES)))
 
     def chunk(self, batch: Batch) -> bytes:

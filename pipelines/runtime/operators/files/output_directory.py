@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Final, Protocol
 
 from pyarrow import fs
 
-from .source_storage import storage_of
+from .source_storage import open_source_storage
 
 Write = Callable[[BinaryIO], None]
 
@@ -34,11 +34,11 @@ _NAME: Final = re.compile(r"(\d+)\.(\d+)\.[0-9a-f]+(" + re.escape(_ENDED) + ")?"
 _OWNER: Final = "owner"
 
 
-class Superseded(OSError):
+class AttemptSuperseded(OSError):
     """The directory of this attempt is gone: a newer one has begun."""
 
 
-class Directory(Protocol):
+class OutputDirectory(Protocol):
     """Where files are published. All raise OSError."""
 
     def begin(self, beginning: str, generation: int, attempt: int) -> None:
@@ -57,16 +57,16 @@ class Directory(Protocol):
         """Nothing more is published."""
 
 
-def directory_of(path: str) -> Directory:
+def create_output_directory(path: str) -> OutputDirectory:
     """The directory that a path or URL names. Raises TaskError."""
-    storage = storage_of(path)
+    storage = open_source_storage(path)
     inner = storage.inside(path)
     if isinstance(storage.system, fs.LocalFileSystem):
-        return LocalDirectory(Path(inner))
-    return RemoteDirectory(storage.system, inner)
+        return LocalOutputDirectory(Path(inner))
+    return RemoteOutputDirectory(storage.system, inner)
 
 
-class LocalDirectory:
+class LocalOutputDirectory:
     """On a file system of this machine, whose rename is atomic."""
 
     def __init__(self, path: Path) -> None:
@@ -97,7 +97,7 @@ class LocalDirectory:
             with suppress(OSError):
                 temporary.unlink()
             if isinstance(error, FileNotFoundError) and not own.exists():
-                raise Superseded(own.name) from error
+                raise AttemptSuperseded(own.name) from error
             raise
         self._keep_name()
 
@@ -126,7 +126,7 @@ class LocalDirectory:
             os.close(directory)
 
 
-class RemoteDirectory:
+class RemoteOutputDirectory:
     """On a file system that fsspec reaches; how durable and atomic its writes and moves are is its own.
 
     Where there are no directories but in names, an attempt's is there as long as a file in it that says whose it is.
@@ -165,7 +165,7 @@ class RemoteDirectory:
             if self._is_there(f"{own}/{_OWNER}"):
                 raise
             self.close()  # writing may have made it again
-            raise Superseded(own) from error
+            raise AttemptSuperseded(own) from error
 
     def names(self, beginning: str) -> list[str]:
         found = self._system.get_file_info(fs.FileSelector(self._path, allow_not_found=True))

@@ -10,15 +10,15 @@ import pyarrow.parquet as pq
 
 from ....types import Pickled, RecordType, RecordTypeError
 from ...common.failures import TaskError
-from ..schema_coercion import conform, places
-from .file_reader import Piece, unreadable
+from ..schema_coercion import coerce_batch, places
+from .file_reader import FileChunk, unreadable
 from .source_storage import FoundFile, open_file
 
 _ROWS: Final = 16_384
 _ERRORS: Final = (OSError, pa.ArrowException)
 
 
-class ParquetReader:
+class ParquetFileReader:
     """Records by column name; dictionaries for a pickled record type. `columns`: only these; None: all needed."""
 
     def __init__(self, record_type: RecordType, columns: Sequence[str] | None) -> None:
@@ -30,7 +30,7 @@ class ParquetReader:
         count: int = self._open(file).metadata.num_row_groups
         return count
 
-    def read(self, file: FoundFile, split: int) -> Iterator[Piece]:
+    def read(self, file: FoundFile, split: int) -> Iterator[FileChunk]:
         parquet = self._open(file)
         names = self._wanted(file.path, parquet.schema_arrow.names)
         try:
@@ -43,11 +43,11 @@ class ParquetReader:
     def place(self, split: int, record: int) -> str:
         return f"row {record + 1} of row group {split}"
 
-    def _piece(self, path: str, batch: pa.RecordBatch) -> Piece:
+    def _piece(self, path: str, batch: pa.RecordBatch) -> FileChunk:
         if isinstance(self._record_type, Pickled):
-            return Piece(rows=batch.to_pylist())
+            return FileChunk(rows=batch.to_pylist())
         try:
-            return Piece(columns=conform(batch, self._record_type))
+            return FileChunk(columns=coerce_batch(batch, self._record_type))
         except RecordTypeError as error:
             raise TaskError(f"{path}: {error}") from error
 

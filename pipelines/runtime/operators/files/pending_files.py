@@ -52,8 +52,8 @@ class Renamed(msgspec.Struct, frozen=True, tag="r", array_like=True):
     name: str
 
 
-Change = Filled | Closed | Published | Renamed
-_DECODER: Final = msgspec.msgpack.Decoder(Change)
+FileChange = Filled | Closed | Published | Renamed
+_DECODER: Final = msgspec.msgpack.Decoder(FileChange)
 
 
 class PendingFile:
@@ -87,7 +87,7 @@ class PendingFiles:
         self._name_of = name_of
         self._files: dict[int, PendingFile] = {}
         self._next = 0
-        self._changes: list[Change] = []
+        self._changes: list[FileChange] = []
 
     @property
     def open_file(self) -> PendingFile | None:
@@ -145,7 +145,7 @@ class PendingFiles:
 
     def restore(self, message: bytes) -> None:
         """Applies a change. Raises msgspec.DecodeError for what is none."""
-        change: Change = _DECODER.decode(message)
+        change: FileChange = _DECODER.decode(message)
         match change:
             case Filled(number, opened_at, records, data, last, name):
                 file = self._files.get(number)

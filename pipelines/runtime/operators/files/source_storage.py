@@ -30,7 +30,7 @@ class FoundFile(msgspec.Struct, frozen=True, array_like=True):
     """Bytes."""
 
 
-class Storage(msgspec.Struct, frozen=True):
+class SourceStorage(msgspec.Struct, frozen=True):
     """A file system, and how the URLs of its files relate to the paths in it."""
 
     system: Any
@@ -49,30 +49,30 @@ class Storage(msgspec.Struct, frozen=True):
         return self.url + path[len(self.root) :]
 
 
-def storage_of(path: str) -> Storage:
+def open_source_storage(path: str) -> SourceStorage:
     """Where a path or URL leads. Raises TaskError where that cannot be reached."""
     scheme, mark, rest = path.partition("://")
     if not mark:
         return _LOCAL
     if scheme == "file":
-        return Storage(fs.LocalFileSystem(), "file://")
+        return SourceStorage(fs.LocalFileSystem(), "file://")
     return _remote(scheme, rest.partition("/")[0])
 
 
 @functools.lru_cache(maxsize=64)
-def _remote(scheme: str, authority: str) -> Storage:
+def _remote(scheme: str, authority: str) -> SourceStorage:
     """Kept, since connecting takes a while."""
     url = f"{scheme}://{authority}"
     try:
         inner, root = connect(url)
     except OSError as error:
         raise TaskError(str(error)) from error
-    return Storage(fs.PyFileSystem(fs.FSSpecHandler(inner)), url, root.rstrip("/"))
+    return SourceStorage(fs.PyFileSystem(fs.FSSpecHandler(inner)), url, root.rstrip("/"))
 
 
 def list_files(path: str) -> list[FoundFile]:
     """What a path names, sorted. Raises TaskError where there is nothing of that name or it cannot be listed."""
-    storage = storage_of(path)
+    storage = open_source_storage(path)
     try:
         found = _list(storage, path)
     except OSError as error:
@@ -80,7 +80,7 @@ def list_files(path: str) -> list[FoundFile]:
     return [FoundFile(storage.outside(name), size) for name, size in found]
 
 
-def _list(storage: Storage, path: str) -> list[tuple[str, int]]:
+def _list(storage: SourceStorage, path: str) -> list[tuple[str, int]]:
     system, inner = storage.system, storage.inside(path)
     if not _MAGIC.search(inner):
         info = system.get_file_info(inner)
@@ -103,7 +103,7 @@ def _list(storage: Storage, path: str) -> list[tuple[str, int]]:
 
 def open_file(path: str) -> Any:
     """A pyarrow file for random access. Raises OSError, TaskError."""
-    storage = storage_of(path)
+    storage = open_source_storage(path)
     return storage.system.open_input_file(storage.inside(path))
 
 
@@ -140,4 +140,4 @@ def _below(system: Any, directory: str) -> list[tuple[str, int]]:
     return sorted(found)
 
 
-_LOCAL: Final = Storage(fs.LocalFileSystem())
+_LOCAL: Final = SourceStorage(fs.LocalFileSystem())

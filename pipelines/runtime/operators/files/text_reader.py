@@ -13,26 +13,26 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .file_reader import SPLIT_BYTES, Piece, bounds, byte_splits, place_in_split, read_range, unreadable
+from .file_reader import SPLIT_BYTES, FileChunk, bounds, byte_splits, place_in_split, read_range, unreadable
 from .source_storage import FoundFile, open_file
 
 _PIECE_BYTES: Final = 1 << 20
 _CODECS: Final = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
 
-class TextReader:
+class TextFileReader:
     """Reads lines, without what ends them."""
 
     def splits(self, file: FoundFile) -> int:
         return 1 if _codec(file.path) else byte_splits(file.size)
 
-    def read(self, file: FoundFile, split: int) -> Iterator[Piece]:
+    def read(self, file: FoundFile, split: int) -> Iterator[FileChunk]:
         codec = _codec(file.path)
         try:
             with closing(open_file(file.path)) as source:
                 parts = _unpacked(source, codec) if codec else _plain(source, file, split)
                 for lines in _lines(parts):
-                    yield Piece(columns=[lines])
+                    yield FileChunk(columns=[lines])
         except OSError as error:
             where = "its beginning" if split == 0 else f"byte {split * SPLIT_BYTES}"
             raise unreadable(file.path, where, error) from error

@@ -13,30 +13,30 @@ from typing import Final
 
 from .....infra import threads
 from .....infra.storage.errors import CheckpointError
-from ...common.failures import TaskError, describe, shortened
-from ...common.protocol import Acknowledged, Declined, Notice
-from .subtask_snapshot import Part
+from ...common.failures import TaskError, describe_failure, truncate
+from ...common.protocol import CheckpointAcknowledged, CheckpointDeclined, TaskNotice
+from .subtask_snapshot import SubtaskSnapshot
 
-_MOST_WAITING: Final = 4
+_MAX_QUEUED: Final = 4
 """Parts: each may hold as much in flight as checkpointing.LIMIT."""
 
 
 class CheckpointIO:
     """Of one attempt. `notify` is called from the thread, which is started when there is something for it to do."""
 
-    def __init__(self, notify: Callable[[Notice], None]) -> None:
+    def __init__(self, notify: Callable[[TaskNotice], None]) -> None:
         self._notify = notify
-        self._parts: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
+        self._parts: queue.SimpleQueue[SubtaskSnapshot | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def finish(self, part: Part) -> None:
+    def finish(self, part: SubtaskSnapshot) -> None:
         """Writes a part, and acknowledges or declines it; returns at once.
 
         Where storage is slow, parts of checkpoints that are over may still wait: behind a few of them it is declined.
         """
-        if self._parts.qsize() >= _MOST_WAITING:
-            reason = f"{_MOST_WAITING} checkpoints wait to be written before it: storage is too slow"
-            self._notify(Declined(part.checkpoint_id, reason))
+        if self._parts.qsize() >= _MAX_QUEUED:
+            reason = f"{_MAX_QUEUED} checkpoints wait to be written before it: storage is too slow"
+            self._notify(CheckpointDeclined(part.checkpoint_id, reason))
             return
         if self._thread is None:
             self._thread = threads.Thread(target=self._work, name="checkpoint-io")
@@ -54,10 +54,10 @@ class CheckpointIO:
             self._notify(_finished(part))
 
 
-def _finished(part: Part) -> Notice:
+def _finished(part: SubtaskSnapshot) -> TaskNotice:
     try:
-        return Acknowledged(part.checkpoint_id, *part.finish())
+        return CheckpointAcknowledged(part.checkpoint_id, *part.finish())
     except (CheckpointError, TaskError) as error:
-        return Declined(part.checkpoint_id, shortened(str(error)))
+        return CheckpointDeclined(part.checkpoint_id, truncate(str(error)))
     except Exception as error:
-        return Declined(part.checkpoint_id, describe(error))
+        return CheckpointDeclined(part.checkpoint_id, describe_failure(error))

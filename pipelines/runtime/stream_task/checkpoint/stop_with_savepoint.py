@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...common.failures import ProgressLost, TaskError
+from ...common.failures import ProgressLostError, TaskError
 from ..input.barrier_handler import LIMIT
 
 
-class Stop:
+class StopWithSavepoint:
     """Of one attempt; at first nothing stops it."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Stop:
             return None
         self.savepoint = None
         if self.drained:
-            raise ProgressLost(
+            raise ProgressLostError(
                 f"savepoint {checkpoint_id}, with which the job was to be drained, was aborted after its time had come"
                 " to its end: the job has to go back to a checkpoint"
             )

@@ -11,40 +11,40 @@ import time
 from collections.abc import Callable, Mapping
 
 from .....schemas.types import OperatorState
-from ...common.deployment import Checkpoint
+from ...common.deployment import CheckpointTrigger
 from ...operators.chain import OperatorChain
 from ..input.barrier_handler import (
-    Action,
-    Channel,
-    Checkpointing,
-    Complete,
-    Decline,
-    Held,
-    Pending,
-    Release,
-    TakeCut,
+    BarrierHandler,
+    CheckpointAction,
+    CompleteAlignment,
+    DeclineCheckpoint,
+    HeldBuffer,
+    InputChannel,
+    PendingCheckpoint,
+    ReleaseBuffers,
+    SnapshotState,
 )
 from ..input.input_gate import InputGate
-from ..state.subtask_state import KeptState
-from .stop_with_savepoint import Stop
-from .subtask_output import Output
-from .subtask_snapshot import Owner, Part
+from ..state.subtask_state import SubtaskState
+from .stop_with_savepoint import StopWithSavepoint
+from .subtask_output import SubtaskOutput
+from .subtask_snapshot import SubtaskId, SubtaskSnapshot
 
 
-class Cuts:
+class SubtaskCheckpointCoordinator:
     """Of one attempt."""
 
     def __init__(
         self,
         *,
         chain: OperatorChain,
-        output: Output,
-        kept: KeptState,
-        stop: Stop,
+        output: SubtaskOutput,
+        kept: SubtaskState,
+        stop: StopWithSavepoint,
         gate: InputGate | None,
-        owner: Owner,
+        owner: SubtaskId,
         inline: Callable[[], Mapping[str, OperatorState]],
-        take: Callable[[Held], None],
+        take: Callable[[HeldBuffer], None],
         over: int,
         aligned_inputs: frozenset[int],
     ) -> None:
@@ -60,12 +60,12 @@ class Cuts:
         self._owner = owner
         self._inline = inline
         self._take = take
-        self._checkpoints = Checkpointing(over, aligned_inputs=aligned_inputs)
-        self._parts: list[Part] = []
+        self._checkpoints = BarrierHandler(over, aligned_inputs=aligned_inputs)
+        self._parts: list[SubtaskSnapshot] = []
         """Cut, and not yet both complete and committed."""
         self._uncommitted = 0
         """How many of them the open transaction holds."""
-        self._declined: list[Decline] = []
+        self._declined: list[DeclineCheckpoint] = []
 
     @property
     def may_commit(self) -> bool:
@@ -87,31 +87,31 @@ class Cuts:
         """The ids of what waits for barriers."""
         return self._checkpoints.pending
 
-    def holds(self, channel: Channel) -> bool:
+    def holds(self, channel: InputChannel) -> bool:
         """Whether what the sender sends is for `hold`."""
         return self._checkpoints.active and self._checkpoints.holds(channel)
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: HeldBuffer) -> None:
         """Keeps a buffer until the cut."""
         self._do(self._checkpoints.hold(held))
 
-    def capture(self, channel: Channel, data: bytes) -> None:
+    def capture(self, channel: InputChannel, data: bytes) -> None:
         """A buffer with records is about to be processed."""
         if self._checkpoints.active:
             self._do(self._checkpoints.capture(channel, data))
 
-    def barrier(self, channel: Channel, checkpoint: Checkpoint) -> None:
+    def barrier(self, channel: InputChannel, checkpoint: CheckpointTrigger) -> None:
         """A sender's barrier, which is not held back."""
-        self._do(self._checkpoints.barrier(channel, checkpoint, self._unended(), _microseconds()))
+        self._do(self._checkpoints.barrier(channel, checkpoint, self._unended(), _to_microseconds()))
 
-    def sender_ended(self, channel: Channel) -> None:
+    def sender_ended(self, channel: InputChannel) -> None:
         """It counts as if it had given every barrier."""
         if self._checkpoints.active:
-            self._do(self._checkpoints.ended(channel, _microseconds()))
+            self._do(self._checkpoints.ended(channel, _to_microseconds()))
 
-    def trigger(self, checkpoint: Checkpoint) -> None:
+    def trigger(self, checkpoint: CheckpointTrigger) -> None:
         """Begins a checkpoint, as a subtask without senders, or whose senders have ended or are ending."""
-        self._do(self._checkpoints.trigger(checkpoint, self._unended(), _microseconds()))
+        self._do(self._checkpoints.trigger(checkpoint, self._unended(), _to_microseconds()))
 
     def abort(self, checkpoint_id: int) -> None:
         """The checkpoint will not be completed: what was held back for it goes on."""
@@ -134,7 +134,7 @@ class Cuts:
             for part in self._parts:
                 part.committed = True
 
-    def take_parts(self) -> list[Part]:
+    def take_parts(self) -> list[SubtaskSnapshot]:
         """Parts whose barriers have all come and whose cut is committed, each once."""
         if not self._parts:
             return []
@@ -142,30 +142,30 @@ class Cuts:
         self._parts = [part for part in self._parts if not (part.committed and part.complete)]
         return ready
 
-    def take_declined(self) -> list[Decline]:
+    def take_declined(self) -> list[DeclineCheckpoint]:
         """Checkpoints that the subtask has no part in, each once."""
         declined, self._declined = self._declined, []
         return declined
 
-    def _unended(self) -> frozenset[Channel]:
+    def _unended(self) -> frozenset[InputChannel]:
         return frozenset() if self._gate is None else self._gate.unended
 
-    def _do(self, actions: list[Action]) -> None:
+    def _do(self, actions: list[CheckpointAction]) -> None:
         for action in actions:
             match action:
-                case TakeCut(pending):
+                case SnapshotState(pending):
                     self._cut(pending)
-                case Complete(pending):
+                case CompleteAlignment(pending):
                     for part in self._parts:
                         part.complete = part.complete or part.pending is pending
-                case Decline(checkpoint_id):
+                case DeclineCheckpoint(checkpoint_id):
                     self._declined.append(action)
                     self._parts = [part for part in self._parts if part.checkpoint_id != checkpoint_id]
-                case Release(held):
+                case ReleaseBuffers(held):
                     for each in held:
                         self._take(each)
 
-    def _cut(self, pending: Pending) -> None:
+    def _cut(self, pending: PendingCheckpoint) -> None:
         """What has been processed by now is the checkpoint's; see the head of this file."""
         began = time.monotonic_ns()
         checkpoint = pending.checkpoint
@@ -174,7 +174,7 @@ class Cuts:
             self._chain.finish()
         self._output.flush()
         self._output.barrier(checkpoint)
-        part = Part(self._owner, pending, self._inline())
+        part = SubtaskSnapshot(self._owner, pending, self._inline())
         self._output.mark(checkpoint.checkpoint_id, part.marked)
         if self._kept.writer is not None:
             part.state = self._kept.writer.cut(checkpoint.options)
@@ -187,5 +187,5 @@ class Cuts:
         part.sync_duration = (time.monotonic_ns() - began) // 1000
 
 
-def _microseconds() -> int:
+def _to_microseconds() -> int:
     return time.time_ns() // 1000

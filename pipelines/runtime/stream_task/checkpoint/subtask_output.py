@@ -12,20 +12,20 @@ from typing import Final
 
 import msgspec
 
-from ...common.deployment import Checkpoint
+from ...common.deployment import CheckpointTrigger
 from ...operators.chain import OperatorChain
 from ..input.input_positions import InputPositions
-from ..output.message_queue import MessageQueue
+from ..output.message_queue import OutgoingMessageQueue
 from ..output.record_writer import RecordWriter
 from ..output.transaction import Transaction
 from ..state import progress_entry
 from ..state.progress import ProgressWriter
 from ..state.progress_entry import ProgressEntry
-from ..state.subtask_state import MARKER, KeptState
-from .stop_with_savepoint import Stop
+from ..state.subtask_state import MARKER, SubtaskState
+from .stop_with_savepoint import StopWithSavepoint
 
 
-class CommittedEntry(msgspec.Struct, frozen=True):
+class CommittedProgress(msgspec.Struct, frozen=True):
     """The progress entry of the last transaction."""
 
     entry: ProgressEntry
@@ -39,7 +39,7 @@ MUCH: Final = 100_000
 """Records and messages that have gathered for output and are committed at once instead of at the next interval."""
 
 
-class Output:
+class SubtaskOutput:
     """Of one attempt. Whoever takes something in says whether there is something to commit: `dirty`."""
 
     def __init__(
@@ -48,9 +48,9 @@ class Output:
         chain: OperatorChain,
         writer: RecordWriter,
         transaction: Transaction,
-        queue: MessageQueue,
-        kept: KeptState,
-        stop: Stop,
+        queue: OutgoingMessageQueue,
+        kept: SubtaskState,
+        stop: StopWithSavepoint,
         subtask_index: int,
         changelog: str,
         keeps_state: bool,
@@ -76,7 +76,7 @@ class Output:
         """Whether records were taken, or anything was made due by time, since the last commit."""
         self.records_out = 0
         """Of those that are committed."""
-        self.committed: CommittedEntry | None = None
+        self.committed: CommittedProgress | None = None
         """What a successor goes on from; None until the first commit."""
 
     @property
@@ -141,7 +141,7 @@ class Output:
                 if state_writer is not None:
                     state_writer.add(key, change)
 
-    def barrier(self, checkpoint: Checkpoint) -> None:
+    def barrier(self, checkpoint: CheckpointTrigger) -> None:
         """What was flushed lies before it, on every channel."""
         for each in self._writer.barrier(checkpoint):
             self._send(each.topic, each.partition, each.data)
@@ -159,7 +159,7 @@ class Output:
             entry, offsets = self._progress.entry(), list[int]()
             self._queue.send(
                 self._changelog,
-                progress_entry.encode(entry),
+                progress_entry.encode_progress(entry),
                 key=progress_entry.KEY,
                 partition=self._subtask,
                 delivered=offsets.append,
@@ -167,7 +167,7 @@ class Output:
             self._queue.send_all(self._transaction)
             self._transaction.commit()
             if offsets:
-                self.committed = CommittedEntry(entry, offsets[-1])
+                self.committed = CommittedProgress(entry, offsets[-1])
             self._positions.settle()
             self.records_out += self._flushed
             self._flushed = 0

@@ -19,13 +19,13 @@ from ....checkpoint.layout import base_of
 from ....checkpoint.state_files import Sections, in_flight_key, in_flight_message, in_flight_type
 from ....types import RecordType
 from ...common.failures import TaskError
-from ...records.buffers import header_of
+from ...records.buffers import decode_header
 from ...records.type_evolution import to_layout
-from ..input.barrier_handler import Pending
-from ..state.state_writer import Cut
+from ..input.barrier_handler import PendingCheckpoint
+from ..state.state_writer import StateSnapshot
 
 
-class Owner(msgspec.Struct, frozen=True):
+class SubtaskId(msgspec.Struct, frozen=True):
     """Whose part it is."""
 
     head: str
@@ -40,14 +40,16 @@ class Owner(msgspec.Struct, frozen=True):
     """Of what comes in on channels, behind that prefix."""
 
 
-class Part:
+class SubtaskSnapshot:
     """Made at the cut. Everything but `finish` is the task's thread's."""
 
-    def __init__(self, owner: Owner, pending: Pending, inline: Mapping[str, OperatorState]) -> None:
+    def __init__(
+        self, owner: SubtaskId, pending: PendingCheckpoint, inline: Mapping[str, OperatorState]
+    ) -> None:
         self._owner = owner
         self._pending = pending
         self._inline = inline
-        self.state: Cut | None = None
+        self.state: StateSnapshot | None = None
         """Of the operators; None where none keeps any."""
         self.accumulators: Mapping[str, float] = {}
         """All that was counted, where the task stops behind the cut: it may be lost before it says so at its end."""
@@ -65,7 +67,7 @@ class Part:
         return self._pending.number
 
     @property
-    def pending(self) -> Pending:
+    def pending(self) -> PendingCheckpoint:
         """How it went until all barriers had come."""
         return self._pending
 
@@ -120,7 +122,7 @@ class Part:
                     in_flight_key(owner.head, input_index, owner.subtask, owner.behind),
                     chain(
                         [in_flight_type(msgspec.json.encode(to_layout(owner.input_types[input_index])))],
-                        (in_flight_message(header_of(data).sender, data) for data in buffers),
+                        (in_flight_message(decode_header(data).sender, data) for data in buffers),
                     ),
                 )
                 found.append(

@@ -26,16 +26,16 @@ from typing import Final
 import msgspec
 
 from .....schemas.types import SnapshotType
-from ...common.deployment import Checkpoint
+from ...common.deployment import CheckpointTrigger
 
 LIMIT: Final = 64 << 20
 """Bytes that are held back or captured at most; a checkpoint that needs more is declined."""
 
-Channel = tuple[int, int]
+InputChannel = tuple[int, int]
 """(input, sender)"""
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldBuffer(msgspec.Struct, frozen=True):
     """A buffer that waits for a cut."""
 
     input_index: int
@@ -43,11 +43,15 @@ class Held(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class Pending:
+class PendingCheckpoint:
     """A checkpoint that has begun here."""
 
     def __init__(
-        self, checkpoint: Checkpoint, awaited: Set[Channel], now: int, aligned_inputs: Set[int] = frozenset()
+        self,
+        checkpoint: CheckpointTrigger,
+        awaited: Set[InputChannel],
+        now: int,
+        aligned_inputs: Set[int] = frozenset(),
     ) -> None:
         self.checkpoint = checkpoint
         self.awaited = set(awaited)
@@ -79,35 +83,35 @@ class Pending:
         return not any(input_index in self._aligned_inputs for input_index, _ in self.awaited)
 
 
-class TakeCut(msgspec.Struct, frozen=True):
+class SnapshotState(msgspec.Struct, frozen=True):
     """Do: what has been processed by now is the checkpoint's."""
 
-    pending: Pending
+    pending: PendingCheckpoint
 
 
-class Complete(msgspec.Struct, frozen=True):
+class CompleteAlignment(msgspec.Struct, frozen=True):
     """Know: all barriers of a checkpoint that was cut have come."""
 
-    pending: Pending
+    pending: PendingCheckpoint
 
 
-class Decline(msgspec.Struct, frozen=True):
+class DeclineCheckpoint(msgspec.Struct, frozen=True):
     """Say: there will be no part in this checkpoint."""
 
     checkpoint_id: int
     reason: str
 
 
-class Release(msgspec.Struct, frozen=True):
+class ReleaseBuffers(msgspec.Struct, frozen=True):
     """Do: take these as if they came now. Always the last action."""
 
-    held: tuple[Held, ...]
+    held: tuple[HeldBuffer, ...]
 
 
-Action = TakeCut | Complete | Decline | Release
+CheckpointAction = SnapshotState | CompleteAlignment | DeclineCheckpoint | ReleaseBuffers
 
 
-class Checkpointing:
+class BarrierHandler:
     """Of one attempt. `before`: the newest checkpoint that is known to be over. All times in microseconds.
 
     `aligned_inputs`: those that have nothing in flight in any checkpoint.
@@ -119,10 +123,10 @@ class Checkpointing:
         self._latest = self._before = before
         self._limit = limit
         self._aligned_inputs = aligned_inputs
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, PendingCheckpoint] = {}
         self._aborted: set[int] = set()
-        self._aligning: Pending | None = None
-        self._held: list[Held] = []
+        self._aligning: PendingCheckpoint | None = None
+        self._held: list[HeldBuffer] = []
         self._held_bytes = 0
         self.active = False
         """Whether anything is pending: else buffers need not be shown to `holds` and `capture`."""
@@ -143,13 +147,15 @@ class Checkpointing:
         """The ids of what is pending, oldest first."""
         return tuple(self._pending)
 
-    def trigger(self, checkpoint: Checkpoint, unended: Set[Channel], now: int) -> list[Action]:
+    def trigger(
+        self, checkpoint: CheckpointTrigger, unended: Set[InputChannel], now: int
+    ) -> list[CheckpointAction]:
         """The subtask is told to begin: it has no senders, or all of them are ending."""
         if not self._is_new(checkpoint):
             return []
-        actions: list[Action] = []
-        released: list[Held] = []
-        begun = Pending(checkpoint, unended, now, self._aligned_inputs)
+        actions: list[CheckpointAction] = []
+        released: list[HeldBuffer] = []
+        begun = PendingCheckpoint(checkpoint, unended, now, self._aligned_inputs)
         if self._aligning is not None and (begun.aligned or not begun.may_cut):
             # Its barriers cannot be held back, for there are none.
             reason = f"{checkpoint.options.snapshot_type.value.lower()} {checkpoint.checkpoint_id} has overtaken it"
@@ -158,11 +164,11 @@ class Checkpointing:
         return _with_released(actions, released)
 
     def barrier(
-        self, channel: Channel, checkpoint: Checkpoint, unended: Set[Channel], now: int
-    ) -> list[Action]:
+        self, channel: InputChannel, checkpoint: CheckpointTrigger, unended: Set[InputChannel], now: int
+    ) -> list[CheckpointAction]:
         """A barrier of that sender, which is not held back; `unended`: all senders that have not ended."""
-        actions: list[Action] = []
-        released: list[Held] = []
+        actions: list[CheckpointAction] = []
+        released: list[HeldBuffer] = []
         for older in [each for each in self._pending.values() if each.number < checkpoint.checkpoint_id]:
             if channel in older.awaited:
                 reason = f"checkpoint {checkpoint.checkpoint_id} has overtaken it"
@@ -171,27 +177,29 @@ class Checkpointing:
         if pending is not None:
             actions += self._heard(pending, channel, now)
         elif self._is_new(checkpoint):
-            actions += self._begin(Pending(checkpoint, unended - {channel}, now, self._aligned_inputs))
+            actions += self._begin(
+                PendingCheckpoint(checkpoint, unended - {channel}, now, self._aligned_inputs)
+            )
         elif self._before < checkpoint.checkpoint_id < self._latest:
             # A later one was triggered here while this barrier was still unread: ending in silence would tell that the
             # subtask had finished before this one. Whose matter is over is not hurt by hearing so.
             reason = f"checkpoint {self._latest} has overtaken it"
-            actions.append(Decline(checkpoint.checkpoint_id, reason))
+            actions.append(DeclineCheckpoint(checkpoint.checkpoint_id, reason))
         return _with_released(actions, released)
 
-    def ended(self, channel: Channel, now: int) -> list[Action]:
+    def ended(self, channel: InputChannel, now: int) -> list[CheckpointAction]:
         """Nothing comes from that sender any more."""
-        actions: list[Action] = []
-        released: list[Held] = []
+        actions: list[CheckpointAction] = []
+        released: list[HeldBuffer] = []
         for pending in list(self._pending.values()):
             for action in self._heard(pending, channel, now):
-                if isinstance(action, Release):
+                if isinstance(action, ReleaseBuffers):
                     released += action.held
                 else:
                     actions.append(action)
         return _with_released(actions, released)
 
-    def abort(self, checkpoint_id: int) -> list[Action]:
+    def abort(self, checkpoint_id: int) -> list[CheckpointAction]:
         """The checkpoint will not be completed, whether it has begun here or not."""
         pending = self._pending.get(checkpoint_id)
         if pending is None:
@@ -200,30 +208,30 @@ class Checkpointing:
             return []
         return _with_released([], self._remove(pending))
 
-    def give_up_aligning(self, reason: str) -> list[Action]:
+    def give_up_aligning(self, reason: str) -> list[CheckpointAction]:
         """Declines what waits for barriers to be cut; what was held back goes on."""
         if self._aligning is None:
             return []
-        actions: list[Action] = []
+        actions: list[CheckpointAction] = []
         return _with_released(actions, self._drop(self._aligning, reason, actions))
 
-    def holds(self, channel: Channel) -> bool:
+    def holds(self, channel: InputChannel) -> bool:
         """Whether the sender is ahead: its buffers are for `hold`."""
         return self._aligning is not None and channel not in self._aligning.awaited
 
-    def hold(self, held: Held) -> list[Action]:
+    def hold(self, held: HeldBuffer) -> list[CheckpointAction]:
         """Keeps a buffer until the cut; above the limit the checkpoint is declined, and all of them go on."""
         self._held.append(held)
         self._held_bytes += len(held.data)
         if self._held_bytes <= self._limit or self._aligning is None:
             return []
-        actions: list[Action] = []
+        actions: list[CheckpointAction] = []
         reason = f"while it waited for barriers, {self._held_bytes} bytes of records had to be held back"
         return _with_released(actions, self._drop(self._aligning, reason, actions))
 
-    def capture(self, channel: Channel, data: bytes) -> list[Action]:
+    def capture(self, channel: InputChannel, data: bytes) -> list[CheckpointAction]:
         """A buffer with records is about to be processed: it is in flight for what still waits for its sender."""
-        actions: list[Action] = []
+        actions: list[CheckpointAction] = []
         for pending in list(self._pending.values()):
             if pending.is_cut and channel in pending.awaited:
                 pending.captured.setdefault(channel[0], []).append(data)
@@ -232,11 +240,11 @@ class Checkpointing:
                     self._drop(pending, f"more than {self._limit} bytes of records are in flight", actions)
         return actions
 
-    def _is_new(self, checkpoint: Checkpoint) -> bool:
+    def _is_new(self, checkpoint: CheckpointTrigger) -> bool:
         number = checkpoint.checkpoint_id
         return number > self._latest and number not in self._aborted
 
-    def _begin(self, begun: Pending) -> list[Action]:
+    def _begin(self, begun: PendingCheckpoint) -> list[CheckpointAction]:
         self._latest = begun.number
         self._aborted = {each for each in self._aborted if each > self._latest}
         self._pending[self._latest] = begun
@@ -245,36 +253,38 @@ class Checkpointing:
             self._aligning = begun
         return self._concluded(begun, begun.began)
 
-    def _heard(self, pending: Pending, channel: Channel, now: int) -> list[Action]:
+    def _heard(self, pending: PendingCheckpoint, channel: InputChannel, now: int) -> list[CheckpointAction]:
         if channel not in pending.awaited:
             return []
         pending.awaited.discard(channel)
         return self._concluded(pending, now)
 
-    def _concluded(self, pending: Pending, now: int) -> list[Action]:
-        actions: list[Action] = []
-        released: list[Held] = []
+    def _concluded(self, pending: PendingCheckpoint, now: int) -> list[CheckpointAction]:
+        actions: list[CheckpointAction] = []
+        released: list[HeldBuffer] = []
         if not pending.is_cut and pending.may_cut:
             pending.is_cut = True
-            actions.append(TakeCut(pending))
+            actions.append(SnapshotState(pending))
             released = self._stop_aligning(pending)
         if not pending.awaited:
             pending.ended = now
-            actions.append(Complete(pending))
+            actions.append(CompleteAlignment(pending))
             self._remove(pending)
         return _with_released(actions, released)
 
-    def _drop(self, pending: Pending, reason: str, actions: list[Action]) -> list[Held]:
-        actions.append(Decline(pending.number, reason))
+    def _drop(
+        self, pending: PendingCheckpoint, reason: str, actions: list[CheckpointAction]
+    ) -> list[HeldBuffer]:
+        actions.append(DeclineCheckpoint(pending.number, reason))
         return self._remove(pending)
 
-    def _remove(self, pending: Pending) -> list[Held]:
+    def _remove(self, pending: PendingCheckpoint) -> list[HeldBuffer]:
         """What was held back for it."""
         del self._pending[pending.number]
         self.active = bool(self._pending)
         return self._stop_aligning(pending)
 
-    def _stop_aligning(self, pending: Pending) -> list[Held]:
+    def _stop_aligning(self, pending: PendingCheckpoint) -> list[HeldBuffer]:
         """What was held back for it; nothing where it was not being aligned."""
         if pending is not self._aligning:
             return []
@@ -283,5 +293,5 @@ class Checkpointing:
         return released
 
 
-def _with_released(actions: list[Action], held: list[Held]) -> list[Action]:
-    return [*actions, Release(tuple(held))] if held else actions
+def _with_released(actions: list[CheckpointAction], held: list[HeldBuffer]) -> list[CheckpointAction]:
+    return [*actions, ReleaseBuffers(tuple(held))] if held else actions

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from ...common.failures import ProgressLost
+from ...common.failures import ProgressLostError
 from ...records.buffers import BufferError
 
 log = logging.getLogger(__name__)
 
 
-class ForeignMessages:
+class ForeignMessageFilter:
     """Of the inputs of a subtask."""
 
     def __init__(self, input_topics: Sequence[str], subtask_index: int) -> None:
@@ -31,10 +31,10 @@ class ForeignMessages:
             raise failure
         log.warning("passed over, since the job has gone back meanwhile: %s", failure)
 
-    def failure(self, input_index: int, offset: int, error: BufferError) -> ProgressLost:
+    def failure(self, input_index: int, offset: int, error: BufferError) -> ProgressLostError:
         """Says where the message is, and what is wrong with it."""
         topic = self._input_topics[input_index]
-        return ProgressLost(
+        return ProgressLostError(
             f"{topic} [{self._subtask_index}] at offset {offset} holds what is no buffer of this job: {error}."
             " Somebody else has written to the topic; the job has to go back to a checkpoint"
         )

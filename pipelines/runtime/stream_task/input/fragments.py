@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .....schemas.types import OperatorConfig
-from ...operators.chain import Line
+from ...operators.chain import StatelessPipeline
 from ...operators.factory import build_prefix
-from ...records.buffers import HEADER_SIZE, BufferCodec, Header, whole_of
-from .barrier_handler import Channel
+from ...records.buffers import HEADER_BYTES, BufferCodec, BufferHeader, join_fragments
+from .barrier_handler import InputChannel
 
 
-class Fragments:
+class FragmentAssembler:
     """Of the inputs of one attempt."""
 
     def __init__(
@@ -29,25 +29,25 @@ class Fragments:
         self._before = before
         self._behind = behind
         self._configs = prefix
-        self._prefix: Line | None = None
-        self._parts: dict[Channel, list[bytes]] = {}
+        self._prefix: StatelessPipeline | None = None
+        self._parts: dict[InputChannel, list[bytes]] = {}
 
     @property
     def has_partial_record(self) -> bool:
         """Whether the first fragment of a record has come, and the last has not."""
         return bool(self._parts)
 
-    def take(self, channel: Channel, header: Header, data: bytes) -> bytes | None:
+    def take(self, channel: InputChannel, header: BufferHeader, data: bytes) -> bytes | None:
         """The next fragment of a sender; the whole buffer, behind the prefix, where it is the last.
 
         Raises UserCodeError where the prefix does.
         """
         parts = self._parts.setdefault(channel, [])
-        parts.append(data[HEADER_SIZE:])
+        parts.append(data[HEADER_BYTES:])
         if not header.last_fragment:
             return None
         del self._parts[channel]
-        whole = whole_of(header, parts)
+        whole = join_fragments(header, parts)
         if not self._configs:
             return whole
         if self._prefix is None:

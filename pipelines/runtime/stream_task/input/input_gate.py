@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...common.failures import ProgressLost, TaskError
-from ...records.buffers import END_OF_TIME, NO_WATERMARK, BufferError, Header
+from ...common.failures import ProgressLostError, TaskError
+from ...records.buffers import MAX_WATERMARK, NO_WATERMARK, BufferError, BufferHeader
 
 
 class _Sender:
@@ -85,13 +85,13 @@ class InputGate:
         """The senders of an input that have ended."""
         return frozenset(each for each, said in self._senders[input_index].items() if said.ended)
 
-    def checked(self, input_index: int, header: Header) -> Header:
+    def checked(self, input_index: int, header: BufferHeader) -> BufferHeader:
         """The header, if somebody who sends here may have written it. Raises BufferError."""
         if header.sender not in self._senders[input_index]:
             raise BufferError(f"its sender would be {header.sender}, which does not send to this subtask")
         return header
 
-    def admits(self, input_index: int, offset: int, header: Header) -> bool:
+    def admits(self, input_index: int, offset: int, header: BufferHeader) -> bool:
         """Notes a buffer of one who sends here, before its records are taken; False where it tells nothing new.
 
         Raises ProgressLost where a buffer before it was lost, TaskError where it is of a newer generation of the job.
@@ -119,7 +119,7 @@ class InputGate:
         if header.sequence == 0:
             expected = 0
         if header.sequence != expected:
-            raise ProgressLost(
+            raise ProgressLostError(
                 f"a buffer was lost: input {input_index} has, at offset {offset}, number {header.sequence} of"
                 f" sender {header.sender} (attempt {header.attempt}), after number {sender.sequence};"
                 " the job has to go back to a checkpoint"
@@ -127,7 +127,7 @@ class InputGate:
         sender.sequence = header.sequence
         return True
 
-    def conclude(self, input_index: int, header: Header) -> None:
+    def conclude(self, input_index: int, header: BufferHeader) -> None:
         """After the buffer's records: its times, idleness and end hold now."""
         sender = self._senders[input_index][header.sender]
         changed = header.ends > sender.ended or header.idle is not sender.idle
@@ -146,7 +146,7 @@ class InputGate:
             # A subtask without any channel has not ended: it is a source.
             if self._all:
                 self.ended = True
-                self.watermark = END_OF_TIME
+                self.watermark = MAX_WATERMARK
                 self.idle = False
             return
         if self.stopped:

@@ -12,12 +12,12 @@ from typing import Final
 
 from .....schemas.types import OperatorConfig
 from ....graph.operators import OperatorKind
-from ...common.failures import RecordError, offsets_of, record_of
+from ...common.failures import RecordError, format_offsets, format_record
 
 _ONE_FOR_ONE: Final = frozenset({OperatorKind.MAP, OperatorKind.WATERMARKS})
 
 
-class RecordPlaces:
+class RecordLocations:
     """Of one subtask. Each method gives an error its place, unless it has one."""
 
     def __init__(self, topics: Sequence[str], subtask: int, prefix: Sequence[OperatorConfig]) -> None:
@@ -30,7 +30,9 @@ class RecordPlaces:
     def add_buffer(self, error: RecordError, input_index: int, offset: int, count: int) -> None:
         """For a buffer of a channel, with so many records."""
         topic = self._topics[input_index]
-        error.place = error.place or record_of(topic, self._subtask, offset, error.index, count, self._behind)
+        error.place = error.place or format_record(
+            topic, self._subtask, offset, error.index, count, self._behind
+        )
 
     def add_messages(
         self, error: RecordError, input_index: int, partition: int, first: int, following: int, count: int
@@ -39,7 +41,7 @@ class RecordPlaces:
         last = following - 1
         if error.index is not None and self._one_for_one and count == following - first:
             first = last = first + error.index
-        error.place = error.place or offsets_of(self._topics[input_index], partition, first, last)
+        error.place = error.place or format_offsets(self._topics[input_index], partition, first, last)
 
     def add_in_flight(self, error: RecordError, input_index: int) -> None:
         """For what a checkpoint had in flight."""

@@ -15,27 +15,27 @@ from ....graph.key_groups import key_groups_of_subtask
 from ....graph.operators import traits_of
 from ....graph.physical_plan import changelog_topic, channel_topic, keeps_state
 from ...common.deployment import VertexDeployment, vertex_of
-from ...common.event_time import timed_edges
-from ...common.settings import Settings
-from ...common.vertex_parts import VertexParts, parts_of
+from ...common.event_time import event_time_edges
+from ...common.settings import TaskSettings
+from ...common.vertex_parts import VertexParts, split_vertex
 from ...operators.chain import OperatorChain
 from ...operators.factory import build_operator
-from ...operators.operator import Setup
+from ...operators.operator import OperatorSetup
 from ...operators.task_context import TaskContext
 from ...records.buffers import BufferCodec
 from ...state_backend.accumulators import Accumulators
-from ..checkpoint.subtask_snapshot import Owner
-from ..input.fragments import Fragments
+from ..checkpoint.subtask_snapshot import SubtaskId
+from ..input.fragments import FragmentAssembler
 from ..input.input_gate import InputGate
 from ..input.input_positions import InputPositions
-from ..input.record_locations import RecordPlaces
+from ..input.record_locations import RecordLocations
 from ..input.sources.build import build_source
 from ..input.sources.source import Source, SourceSetup
-from ..output.message_queue import MessageQueue
-from ..output.partitioners import partition_of
+from ..output.message_queue import OutgoingMessageQueue
+from ..output.partitioners import create_partitioner
 from ..output.record_writer import ChannelWriter, RecordWriter
 from ..output.transaction import Transaction
-from ..state.progress import Progress, ProgressWriter
+from ..state.progress import ProgressWriter, SubtaskProgress
 from ..state.state_writer import StateWriter
 from .subtask import Subtask
 
@@ -70,15 +70,15 @@ class Assembly:
         own = 0 if restore is None or restore.generation < 0 else restore.checkpoint_id
         self._checkpoints_over = max(own, checkpoints_over)
         self.vertex = deployment.vertex
-        self.parts: VertexParts = parts_of(self.vertex, deployment.outputs)
+        self.parts: VertexParts = split_vertex(self.vertex, deployment.outputs)
         self._deployment = deployment
         self._graph = deployment.job_graph
         self._subtask = subtask
         self._attempt = attempt
         self._transaction = transaction
-        self._queue = MessageQueue()
+        self._queue = OutgoingMessageQueue()
         self._wall_clock = wall_clock
-        self._timed = timed_edges(self._graph)
+        self._timed = event_time_edges(self._graph)
         self.accumulators = Accumulators()
         self._contexts: list[TaskContext] = []
         names = deployment.cluster, deployment.job_id
@@ -95,7 +95,7 @@ class Assembly:
         return source if source is not None and traits_of(source.kind).through_spark else None
 
     def subtask(
-        self, progress: Progress, kafka: KafkaInput | None = None, *, begins: bool = False
+        self, progress: SubtaskProgress, kafka: KafkaInput | None = None, *, begins: bool = False
     ) -> Subtask:
         """The subtask, its state still to be restored; `begins`: with it begins its generation.
 
@@ -145,7 +145,7 @@ class Assembly:
             gate=gate,
             source=source,
             ends=ends,
-            owner=Owner(
+            owner=SubtaskId(
                 self.vertex.operators[0].operator_id,
                 self._subtask,
                 self.generation,
@@ -153,11 +153,11 @@ class Assembly:
                 parts.behind,
                 tuple(codec.record_type for codec in self.codecs(kafka)),
             ),
-            places=RecordPlaces(topics, self._subtask, parts.prefix),
+            places=RecordLocations(topics, self._subtask, parts.prefix),
             kafka_source=None if through_spark is None else through_spark.operator_id,
             reads_nothing=kafka is not None and not kafka.places,
             checkpoints_over=self._checkpoints_over,
-            fragments=Fragments(
+            fragments=FragmentAssembler(
                 [BufferCodec(edge_type(self._graph, edge)) for edge in deployment.inputs],
                 self.codecs(kafka),
                 parts.prefix if parts.source is None else (),
@@ -170,7 +170,7 @@ class Assembly:
             subtask.kept.writer = StateWriter(
                 subtask.kept.by_id,
                 key_groups_of_subtask(self._subtask, self.vertex.max_parallelism, self.vertex.parallelism),
-                incremental=Settings.of(self._graph.configuration).periodic_checkpoints,
+                incremental=TaskSettings.of(self._graph.configuration).periodic_checkpoints,
                 name=name,
             )
         return subtask
@@ -213,8 +213,8 @@ class Assembly:
         self._contexts.append(made)
         return made
 
-    def _setup(self, config: OperatorConfig) -> Setup:
-        return Setup(
+    def _setup(self, config: OperatorConfig) -> OperatorSetup:
+        return OperatorSetup(
             config=config,
             context=self.context(config),
             cluster=self._deployment.cluster,
@@ -226,7 +226,7 @@ class Assembly:
             generation=self.generation,
         )
 
-    def _gate(self, progress: Progress, begins: bool) -> InputGate:
+    def _gate(self, progress: SubtaskProgress, begins: bool) -> InputGate:
         senders = [self._result(edge).producers_of(self._subtask) for edge in self._deployment.inputs]
         ended = progress.ended or (frozenset(),) * len(senders)
         return InputGate(senders, ended, self.generation, begins=begins)
@@ -249,7 +249,7 @@ class Assembly:
         return ChannelWriter(
             channel_topic(self._deployment.cluster, self._deployment.job_id, edge.data_set_id),
             record_type,
-            partition_of(
+            create_partitioner(
                 edge,
                 record_type,
                 reachable=reachable,

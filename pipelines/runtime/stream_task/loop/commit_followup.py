@@ -23,10 +23,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ...common.kafka_clients import admin_client
-from ..checkpoint.subtask_output import CommittedEntry
-from ..restore.group_offsets import GroupCopy, GroupOffsets
+from ..checkpoint.subtask_output import CommittedProgress
+from ..restore.group_offsets import CommittedGroupOffset, GroupOffsets
 from ..state.progress_entry import ProgressEntry
-from .lazy_requests import LAST_ROUND_S, LazyRequests
+from .lazy_requests import LAST_ROUND_S, LowPriorityRequests
 
 _TIMEOUT_S: Final = 10.0
 KEEP_S: Final = 60.0
@@ -35,7 +35,7 @@ _STEPS: Final = 6
 """In so many steps at most a channel is deleted within that time."""
 
 
-class Upkeep:
+class CommitFollowUp:
     """Of one attempt. Methods return at once, but for `close`."""
 
     def __init__(
@@ -48,23 +48,23 @@ class Upkeep:
         keeps_state: bool,
         channels: Collection[str] = (),
         shared_group: str | None = None,
-        requests: LazyRequests | None = None,
+        requests: LowPriorityRequests | None = None,
         keep_s: float = KEEP_S,
     ) -> None:
         """`channels`: topics of which nobody else reads the partition. `shared_group`: `group_id` of a Kafka source."""
-        self._requests = requests or LazyRequests()
+        self._requests = requests or LowPriorityRequests()
         self._changelog = changelog
         self._partition = partition
         self._keeps_state = keeps_state
         self._group = GroupOffsets(bootstrap_servers, group)
         self._shared = None if shared_group is None else GroupOffsets(bootstrap_servers, shared_group)
-        self._deletion = Deletion(bootstrap_servers)
+        self._deletion = RecordDeletion(bootstrap_servers)
         self._channels = channels
         self._keep_s = keep_s
         self._read: deque[tuple[float, Mapping[str, int]]] = deque()
         """When which positions of channels were committed."""
 
-    def committed(self, committed: CommittedEntry) -> None:
+    def committed(self, committed: CommittedProgress) -> None:
         """A transaction that ends with this entry; or an attempt begins with it, at the offset of the last one."""
         self._requests.put("positions", partial(self._copy, committed))
         if not self._keeps_state and committed.offset > 0:
@@ -95,9 +95,9 @@ class Upkeep:
         """`ended`: whether the task has come to its end: its last positions are to be seen."""
         self._requests.close(LAST_ROUND_S if ended else 0.0)
 
-    def _copy(self, committed: CommittedEntry) -> None:
+    def _copy(self, committed: CommittedProgress) -> None:
         entry = committed.entry
-        copy = GroupCopy(entry.generation, committed.offset, entry.changelog_id)
+        copy = CommittedGroupOffset(entry.generation, committed.offset, entry.changelog_id)
         positions = {
             (each.topic, partition): offset
             for each in entry.inputs
@@ -110,7 +110,7 @@ class Upkeep:
                 self._shared.commit(positions)
 
 
-class Deletion:
+class RecordDeletion:
     """Of what lies before an offset (KIP-107). Call from one thread.
 
     A client that has failed is not used again: the next one knows nothing of a broker that is gone.

@@ -18,7 +18,7 @@ LONGEST_S: Final = 1.0
 _WEIGHT: Final = 0.3
 
 
-class Pacing:
+class CommitSchedule:
     """Of one task; times in seconds. `interval_s`: how long records gather under load."""
 
     def __init__(self, interval_s: float) -> None:

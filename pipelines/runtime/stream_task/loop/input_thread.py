@@ -19,19 +19,19 @@ import msgspec
 from .....infra import threads
 from ...common.frames import FrameReader
 from ...common.protocol import (
-    HANDED_OVER,
+    FORWARDED,
     AbortCheckpoint,
-    Beat,
-    Cancel,
-    Command,
-    Committing,
+    CancelTask,
+    CommitStarted,
     ConfirmCheckpoint,
-    Notice,
-    Open,
-    Switch,
+    OpenTask,
+    SwitchQuery,
+    TaskBeat,
+    TaskCommand,
+    TaskNotice,
     TriggerCheckpoint,
 )
-from .mailbox import HandedOver, Letter, Mailbox
+from .mailbox import ForwardedMessage, Mail, Mailbox
 
 CANCEL_GRACE_S: Final = 0.2
 """How long user code may stay busy after a Cancel before the process ends without it."""
@@ -47,7 +47,7 @@ class InputThread(threads.Thread):
         mailbox: Mailbox,
         control: socket.socket,
         listener: socket.socket,
-        notify: Callable[[Notice], None] = lambda _: None,
+        notify: Callable[[TaskNotice], None] = lambda _: None,
         exit_lock: threading.Lock | None = None,
     ) -> None:
         """`exit_lock` is held by the task's thread while a transaction is open; `notify` tells the TaskExecutor."""
@@ -56,14 +56,14 @@ class InputThread(threads.Thread):
         self._notify = notify
         self._exit_lock = exit_lock or threading.Lock()
         self._control = FrameReader(control)
-        self._commands = msgspec.msgpack.Decoder(Command)
+        self._commands = msgspec.msgpack.Decoder(TaskCommand)
         self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._workers: dict[socket.socket, FrameReader] = {}
         self._reading = True
         self._beat_at = 0.0
         self._wake_in, self._wake_out = socket.socketpair()
-        self.opened: Open | None = None
+        self.opened: OpenTask | None = None
         self.open_arrived = threading.Event()
         mailbox.on_drained(self._wake)
 
@@ -95,21 +95,21 @@ class InputThread(threads.Thread):
             assert self.opened is not None
             assert self.opened.beat_interval_s is not None
             self._beat_at = time.monotonic() + self.opened.beat_interval_s
-            self._notify(Beat())
+            self._notify(TaskBeat())
 
     def _wake(self) -> None:
         self._wake_out.send(b"w")
 
     def _perform(self) -> None:
         for data in self._control.receive():
-            command: Command = self._commands.decode(data)
+            command: TaskCommand = self._commands.decode(data)
             match command:
-                case Open():
+                case OpenTask():
                     self.opened = command
                     self.open_arrived.set()
-                case Switch() | TriggerCheckpoint() | ConfirmCheckpoint() | AbortCheckpoint():
+                case SwitchQuery() | TriggerCheckpoint() | ConfirmCheckpoint() | AbortCheckpoint():
                     self._mailbox.put([(command, 0)])
-                case Cancel():
+                case CancelTask():
                     self._mailbox.cancel()
                     threads.Timer(CANCEL_GRACE_S, self._exit, name="last resort").start()
         if self._control.ended:
@@ -118,7 +118,7 @@ class InputThread(threads.Thread):
     def _exit(self) -> None:
         """Ends the process; if a transaction is open, after its end."""
         if not self._exit_lock.acquire(blocking=False):
-            self._notify(Committing())
+            self._notify(CommitStarted())
             self._exit_lock.acquire(timeout=COMMIT_GRACE_S)
         os._exit(1)
 
@@ -134,7 +134,7 @@ class InputThread(threads.Thread):
 
     def _receive(self, connection: socket.socket) -> None:
         reader = self._workers[connection]
-        letters = [(_letter(data), len(data)) for data in reader.receive()]
+        letters = [(_to_mail(data), len(data)) for data in reader.receive()]
         if letters:
             self._mailbox.put(letters)
         if reader.ended:
@@ -154,6 +154,6 @@ class InputThread(threads.Thread):
                 self._selector.unregister(connection)
 
 
-def _letter(data: bytes) -> Letter:
-    kind, input_index, query, partition, first, following = HANDED_OVER.unpack_from(data)
-    return HandedOver(kind, input_index, query, partition, first, following, data[HANDED_OVER.size :])
+def _to_mail(data: bytes) -> Mail:
+    kind, input_index, query, partition, first, following = FORWARDED.unpack_from(data)
+    return ForwardedMessage(kind, input_index, query, partition, first, following, data[FORWARDED.size :])

@@ -18,21 +18,21 @@ LAST_ROUND_S: Final = 3.0
 """How long the end of a task waits for the last requests."""
 _PAUSE_S: Final = 0.1
 
-Request = Callable[[], None]
+LowPriorityRequest = Callable[[], None]
 
 
-class LazyRequests:
+class LowPriorityRequests:
     """Call from one thread; there is another from the first call on."""
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
         self._interval_s = interval_s
         self._lock = threading.Lock()
-        self._waiting: dict[Hashable, Request] = {}
+        self._waiting: dict[Hashable, LowPriorityRequest] = {}
         self._changed = threading.Event()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def put(self, kind: Hashable, request: Request) -> None:
+    def put(self, kind: Hashable, request: LowPriorityRequest) -> None:
         """Takes the place of an earlier request of that kind. Returns at once; best effort."""
         with self._lock:
             self._waiting[kind] = request

@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from ...common.protocol import AbortCheckpoint, ConfirmCheckpoint, Switch, TriggerCheckpoint
+from ...common.protocol import AbortCheckpoint, ConfirmCheckpoint, SwitchQuery, TriggerCheckpoint
 
-CAPACITY: Final = 8 << 20
+MAILBOX_CAPACITY: Final = 8 << 20
 """Bytes. Enough for a commit's worth of buffers, and little beside the interpreter."""
 
 
-class HandedOver(msgspec.Struct, frozen=True, gc=False):
+class ForwardedMessage(msgspec.Struct, frozen=True, gc=False):
     """What Spark handed over, as protocol.HANDED_OVER has it."""
 
     kind: int
@@ -31,12 +31,12 @@ class HandedOver(msgspec.Struct, frozen=True, gc=False):
     content: bytes
 
 
-class Woken(msgspec.Struct, frozen=True, gc=False):
+class WakeUp(msgspec.Struct, frozen=True, gc=False):
     """The source has something; once, however often it said so."""
 
 
-Letter = HandedOver | Switch | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint | Woken
-_WOKEN: Final = Woken()
+Mail = ForwardedMessage | SwitchQuery | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint | WakeUp
+_WAKE_UP: Final = WakeUp()
 
 
 class TaskCanceled(Exception):
@@ -47,7 +47,7 @@ class Mailbox:
     """Any thread puts, one takes."""
 
     def __init__(self) -> None:
-        self._letters: deque[tuple[Letter, int]] = deque()
+        self._letters: deque[tuple[Mail, int]] = deque()
         self._changed = threading.Condition()
         self._size = 0
         self._canceled = False
@@ -61,14 +61,14 @@ class Mailbox:
     @property
     def full(self) -> bool:
         """Whether the input thread should stop reading."""
-        return self._size >= CAPACITY
+        return self._size >= MAILBOX_CAPACITY
 
     @property
     def empty(self) -> bool:
         """Whether nothing waits to be taken."""
         return not self._letters and not self._woken
 
-    def put(self, letters: list[tuple[Letter, int]]) -> None:
+    def put(self, letters: list[tuple[Mail, int]]) -> None:
         """Adds letters, each with its size in bytes."""
         with self._changed:
             self._letters.extend(letters)
@@ -87,7 +87,7 @@ class Mailbox:
             self._canceled = True
             self._changed.notify()
 
-    def take(self, timeout_s: float) -> list[Letter]:
+    def take(self, timeout_s: float) -> list[Mail]:
         """All that is inside, or nothing if nothing comes within the timeout. Raises TaskCanceled."""
         with self._changed:
             if self.empty and not self._canceled and timeout_s > 0:
@@ -98,7 +98,7 @@ class Mailbox:
             self._letters.clear()
             if self._woken:
                 self._woken = False
-                letters.append(_WOKEN)
+                letters.append(_WAKE_UP)
             was_full, self._size = self.full, 0
         if was_full:
             self._drained()

@@ -17,24 +17,24 @@ from ...common.protocol import (
     BUFFER,
     RECORDS,
     SKIPPED,
-    SKIPPING,
+    SKIPPED_COUNTS,
     AbortCheckpoint,
+    CheckpointDeclined,
     ConfirmCheckpoint,
-    Counted,
-    Declined,
-    Notice,
-    Skipped,
-    Switch,
-    Switched,
+    QuerySwitched,
+    SkippedRecords,
+    SwitchQuery,
+    TaskMetrics,
+    TaskNotice,
     TriggerCheckpoint,
 )
-from ...common.settings import Settings
-from ...records.buffers import END_OF_TIME
+from ...common.settings import TaskSettings
+from ...records.buffers import MAX_WATERMARK
 from ..checkpoint.checkpoint_io import CheckpointIO
 from .assembly import Assembly
-from .commit_followup import Upkeep
-from .commit_schedule import Pacing
-from .mailbox import HandedOver, Letter, Mailbox, Woken
+from .commit_followup import CommitFollowUp
+from .commit_schedule import CommitSchedule
+from .mailbox import ForwardedMessage, Mail, Mailbox, WakeUp
 from .subtask import Subtask
 
 POLL_LIMIT: Final = 10_000
@@ -67,7 +67,7 @@ class WallClock:
         return self._last
 
 
-class Run:
+class MailboxLoop:
     """Of a restored subtask. Call `open`, then `until_ended`; `notify` is called from the same thread, and another.
 
     `upkeep` is told what was committed, and what no attempt reads any more.
@@ -78,10 +78,10 @@ class Run:
         subtask: Subtask,
         assembly: Assembly,
         mailbox: Mailbox,
-        settings: Settings,
+        settings: TaskSettings,
         wall_clock: Callable[[], int],
-        notify: Callable[[Notice], None],
-        upkeep: Upkeep | None = None,
+        notify: Callable[[TaskNotice], None],
+        upkeep: CommitFollowUp | None = None,
     ) -> None:
         self._upkeep = upkeep
         self._changelog_offsets: dict[int, int] = {}
@@ -97,7 +97,7 @@ class Run:
         self._tick_interval = settings.watermark_interval_ms / 1000 * (1 if source else _PASSED_ON)
         self._repeat_interval = settings.watermark_interval_ms / 1000 * _REPEATED
         self._idle_commit_interval = settings.idle_commit_interval_ms / 1000
-        self._pacing = Pacing(settings.commit_interval_ms / 1000)
+        self._pacing = CommitSchedule(settings.commit_interval_ms / 1000)
         self._query = 0
         self._poll_at = 0.0
         self._rested_at = 0.0
@@ -142,7 +142,7 @@ class Run:
     def _pause(self, seconds: float) -> None:
         self._mailbox.take(seconds)
 
-    def _handle_all(self, letters: list[Letter]) -> None:
+    def _handle_all(self, letters: list[Mail]) -> None:
         task = self._task
         due = time.monotonic() + self._pacing.pause_under_load
         for letter in letters:
@@ -155,15 +155,15 @@ class Run:
                 self._commit()
                 due = time.monotonic() + self._pacing.pause_under_load
 
-    def _handle(self, letter: Letter) -> None:
+    def _handle(self, letter: Mail) -> None:
         match letter:
-            case HandedOver():
+            case ForwardedMessage():
                 if letter.query >= self._query:
                     self._take(letter)
-            case Switch(query, at_once):
+            case SwitchQuery(query, at_once):
                 if at_once:
                     self._query = query
-                self._notify(Switched(query, self._task.positions))
+                self._notify(QuerySwitched(query, self._task.positions))
             case TriggerCheckpoint(checkpoint):
                 self._task.cuts.trigger(checkpoint)
             case ConfirmCheckpoint(checkpoint_id):
@@ -172,10 +172,10 @@ class Run:
             case AbortCheckpoint(checkpoint_id):
                 self._task.abort(checkpoint_id)
                 self._poll_at = 0.0
-            case Woken():
+            case WakeUp():
                 self._poll_at = 0.0
 
-    def _take(self, letter: HandedOver) -> None:
+    def _take(self, letter: ForwardedMessage) -> None:
         task, place = self._task, (letter.input_index, letter.partition, letter.first)
         if letter.query > self._query and task.admits(*place, letter.following):
             # It has brought all that lies before: from here on nobody else is needed.
@@ -184,8 +184,8 @@ class Run:
             task.take_buffer(*place, letter.content)
         elif letter.kind == RECORDS:
             task.take_records(*place, letter.following, letter.content)
-        elif letter.kind == SKIPPING:
-            skipped = Skipped._make(SKIPPED.unpack_from(letter.content))
+        elif letter.kind == SKIPPED_COUNTS:
+            skipped = SkippedRecords._make(SKIPPED.unpack_from(letter.content))
             task.take_records(*place, letter.following, letter.content[SKIPPED.size :], skipped)
         elif task.admits(*place, letter.following):
             raise TaskError(letter.content.decode())
@@ -242,7 +242,7 @@ class Run:
                 self._changelog_offsets[part.checkpoint_id] = part.changelog_offset
             self._checkpoints.finish(part)
         for declined in self._task.cuts.take_declined():
-            self._notify(Declined(declined.checkpoint_id, declined.reason))
+            self._notify(CheckpointDeclined(declined.checkpoint_id, declined.reason))
 
     def _trim_changelog(self, checkpoint_id: int) -> None:
         """A savepoint is nobody's to go on from: only checkpoints let the changelog be forgotten."""
@@ -290,7 +290,7 @@ class Run:
     def _next_clock(self) -> float:
         """When something is due by the wall clock."""
         awaited = self._task.next_clock
-        if awaited == END_OF_TIME:
+        if awaited == MAX_WATERMARK:
             return float("inf")
         missing_ms = awaited + 1 - self._wall_clock()
         return time.monotonic() + missing_ms / 1000 if missing_ms > 0 else 0.0
@@ -328,7 +328,7 @@ class Run:
         self._counted_at = now
         self._uncounted = False
         self._notify(
-            Counted(
+            TaskMetrics(
                 self._task.records_in,
                 self._task.output.records_out,
                 self._commits,

@@ -10,27 +10,35 @@ from confluent_kafka import Consumer, TopicPartition
 from msgspec.structs import replace
 
 from ....graph.physical_plan import consumer_group, temporary_topics, transactional_id
-from ...common.failures import ProgressLost, describe
+from ...common.failures import ProgressLostError, describe_failure
 from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, group_consumer
 from ...common.offset_bounds import bounds, require_offset
-from ...common.protocol import Canceled, Failed, Finished, Notice, Open, Opened, Restored
-from ...common.settings import Settings
-from ...operators.kafka_source_parameters import KafkaSource
-from ..checkpoint.subtask_output import CommittedEntry
+from ...common.protocol import (
+    OpenTask,
+    StateRestored,
+    TaskCanceledNotice,
+    TaskFailed,
+    TaskFinished,
+    TaskNotice,
+    TaskOpened,
+)
+from ...common.settings import TaskSettings
+from ...operators.kafka_source_parameters import KafkaSourceParameters
+from ..checkpoint.subtask_output import CommittedProgress
 from ..input.input_positions import InputPositions
-from ..output.kafka_transaction import Transactions
-from ..restore.changelog_reader import Tail, read_changelog, read_tail, restored_state
-from ..restore.kafka_source_offsets import Resumption, settle
-from ..restore.progress_evidence import Evidence, require_group
-from ..restore.restore_plan import Beginning, beginning_of, in_flight
-from ..restore.topic_ids import still_valid, topics_made_anew
-from ..state.progress import Progress, ProgressWriter
+from ..output.kafka_transaction import KafkaTransaction
+from ..restore.changelog_reader import ChangelogTail, read_changelog, read_tail, restored_state
+from ..restore.kafka_source_offsets import ResumedPositions, resolve_offsets
+from ..restore.progress_evidence import ProgressEvidence, require_group
+from ..restore.restore_plan import RestorePlan, in_flight, plan_restore
+from ..restore.topic_ids import recreated_topics, still_valid
+from ..state.progress import ProgressWriter, SubtaskProgress
 from ..state.progress_entry import KEY as PROGRESS_KEY
-from ..state.progress_entry import ProgressEntry, encode
+from ..state.progress_entry import ProgressEntry, encode_progress
 from .assembly import Assembly, KafkaInput
-from .commit_followup import Upkeep
+from .commit_followup import CommitFollowUp
 from .mailbox import Mailbox, TaskCanceled
-from .mailbox_loop import Run, WallClock
+from .mailbox_loop import MailboxLoop, WallClock
 from .subtask import Subtask
 
 
@@ -39,9 +47,9 @@ class StreamTask:
 
     def __init__(
         self,
-        opening: Open,
+        opening: OpenTask,
         mailbox: Mailbox,
-        notify: Callable[[Notice], None],
+        notify: Callable[[TaskNotice], None],
         exit_lock: threading.Lock | None = None,
         transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     ) -> None:
@@ -58,25 +66,25 @@ class StreamTask:
         self._checkpoints_over = opening.checkpoints_over
         self._mailbox = mailbox
         self._notify = notify
-        self._transactions: Transactions | None = None
+        self._transactions: KafkaTransaction | None = None
         names = self._deployment.cluster, self._deployment.job_id
         self._group = consumer_group(*names, self._deployment.vertex_id, self._subtask)
         self._wall_clock = WallClock()
 
     def invoke(self) -> None:
         """Runs the attempt to its end, which is the last notice. Raises nothing."""
-        last: Notice
+        last: TaskNotice
         try:
             if self._finished:
                 self._end_again()
             else:
                 self._work()
         except TaskCanceled:
-            last = Canceled()
+            last = TaskCanceledNotice()
         except Exception as error:
-            last = Failed(describe(error), isinstance(error, ProgressLost))
+            last = TaskFailed(describe_failure(error), isinstance(error, ProgressLostError))
         else:
-            last = Finished()
+            last = TaskFinished()
         if self._transactions is not None:
             self._transactions.abort()
         self._notify(last)
@@ -85,11 +93,11 @@ class StreamTask:
         assembly, subtask, beginning, first = self._prepare()
         upkeep = self._upkeep(assembly)
         upkeep.committed(first)
-        run = Run(
+        run = MailboxLoop(
             subtask,
             assembly,
             self._mailbox,
-            Settings.of(self._deployment.job_graph.configuration),
+            TaskSettings.of(self._deployment.job_graph.configuration),
             self._wall_clock,
             self._notify,
             upkeep,
@@ -100,27 +108,27 @@ class StreamTask:
             if beginning.begins:
                 records = in_flight(beginning, self._deployment, self._subtask, assembly.codecs())
                 subtask.begin_generation(records)
-            self._notify(Opened())
+            self._notify(TaskOpened())
             run.until_ended()
             ended = True
         finally:
             upkeep.close(ended=ended)
             subtask.close()
 
-    def _upkeep(self, assembly: Assembly) -> Upkeep:
+    def _upkeep(self, assembly: Assembly) -> CommitFollowUp:
         source = assembly.through_spark
-        return Upkeep(
+        return CommitFollowUp(
             self._bootstrap_servers,
             assembly.changelog,
             self._subtask,
             self._group,
             keeps_state=assembly.keeps_state,
             channels=() if source is not None else assembly.channel_topics,
-            shared_group=None if source is None else KafkaSource.of(source).group_id,
+            shared_group=None if source is None else KafkaSourceParameters.of(source).group_id,
         )
 
     def _hangs(self, reason: str) -> None:
-        self._notify(Failed(reason))
+        self._notify(TaskFailed(reason))
         os._exit(1)
 
     def _end_again(self) -> None:
@@ -132,12 +140,12 @@ class StreamTask:
         if transactions.active:
             transactions.commit()
 
-    def _assemble(self) -> tuple[Assembly, Transactions, Consumer]:
+    def _assemble(self) -> tuple[Assembly, KafkaTransaction, Consumer]:
         """Fences older attempts."""
         deployment = self._deployment
         names = deployment.cluster, deployment.job_id
         consumer = group_consumer(self._bootstrap_servers, self._group)
-        transactions = self._transactions = Transactions(
+        transactions = self._transactions = KafkaTransaction(
             self._bootstrap_servers,
             transactional_id(*names, deployment.vertex_id, self._subtask),
             self._hangs,
@@ -158,7 +166,7 @@ class StreamTask:
         transactions.open(assembly.changelog)
         return assembly, transactions, consumer
 
-    def _prepare(self) -> tuple[Assembly, Subtask, Beginning, CommittedEntry]:
+    def _prepare(self) -> tuple[Assembly, Subtask, RestorePlan, CommittedProgress]:
         """Initialises state: fences older attempts, reads progress, checkpoint and changelog, builds the operators.
 
         With them comes the entry of what the attempt goes on from, which it has not written.
@@ -166,19 +174,19 @@ class StreamTask:
         assembly, transactions, consumer = self._assemble()
         changelog = assembly.changelog
         source = assembly.through_spark
-        evidence = Evidence(
+        evidence = ProgressEvidence(
             self._bootstrap_servers,
             consumer,
             changelog,
             self._subtask,
             assembly.channel_topics,
-            () if source is None else KafkaSource.of(source).topics,
+            () if source is None else KafkaSourceParameters.of(source).topics,
         )
         tail = read_tail(consumer, changelog, self._subtask, evidence.end())
         ids = still_valid(tail.entry, self._generation, evidence.topic_ids(), changelog)
         copy = evidence.group_copy()
         require_group(tail, copy, changelog, self._subtask, self._generation, ids.get(changelog))
-        beginning = beginning_of(
+        beginning = plan_restore(
             self._deployment,
             self._subtask,
             generation=self._generation,
@@ -190,7 +198,9 @@ class StreamTask:
         entry = self._entry(progress, assembly, kafka)
         if resolved:
             # Before the first record, and before anybody is told of it.
-            transactions.send(assembly.changelog, encode(entry), key=PROGRESS_KEY, partition=self._subtask)
+            transactions.send(
+                assembly.changelog, encode_progress(entry), key=PROGRESS_KEY, partition=self._subtask
+            )
             transactions.commit()
         subtask = assembly.subtask(progress, kafka, begins=beginning.begins)
         ends = None if kafka is None or kafka.ends is None else InputPositions(kafka.ends).by_input()
@@ -199,39 +209,39 @@ class StreamTask:
                 i: bounds(consumer, topic, self._subtask)[1]
                 for i, topic in enumerate(assembly.channel_topics)
             }
-        self._notify(Restored(os.getpid(), subtask.positions, ends))
+        self._notify(StateRestored(os.getpid(), subtask.positions, ends))
         self._restore_state(assembly, subtask, beginning, consumer)
         consumer.close()
-        return assembly, subtask, beginning, CommittedEntry(entry, tail.offset)
+        return assembly, subtask, beginning, CommittedProgress(entry, tail.offset)
 
     def _progress(
         self,
         assembly: Assembly,
         consumer: Consumer,
-        tail: Tail,
-        beginning: Beginning,
+        tail: ChangelogTail,
+        beginning: RestorePlan,
         ids: Mapping[str, str],
-    ) -> tuple[KafkaInput | None, Progress, bool]:
+    ) -> tuple[KafkaInput | None, SubtaskProgress, bool]:
         """What the attempt goes on from; whether that is to be committed before the first record."""
         kafka, resolved = None, False
         if (source := assembly.through_spark) is not None:
-            reading = settle(
+            reading = resolve_offsets(
                 consumer,
                 self._bootstrap_servers,
-                KafkaSource.of(source),
+                KafkaSourceParameters.of(source),
                 self._subtask,
                 assembly.vertex.parallelism,
                 generation=self._generation,
                 entry=tail.entry,
-                resumption=Resumption(beginning.kafka_positions(source.operator_id))
+                resumption=ResumedPositions(beginning.kafka_positions(source.operator_id))
                 if beginning.begins
                 else None,
             )
             kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
-            progress, resolved = Progress(reading.positions), reading.resolved
+            progress, resolved = SubtaskProgress(reading.positions), reading.resolved
         else:
             topics = assembly.channel_topics
-            progress = Progress.from_entry(tail.entry, topics, self._generation)
+            progress = SubtaskProgress.from_entry(tail.entry, topics, self._generation)
             begin = {(i, self._subtask): 0 for i in range(len(topics))}
             progress = replace(progress, positions=begin | dict(progress.positions))
             if tail.entry is not None or beginning.begins:
@@ -242,8 +252,8 @@ class StreamTask:
         return kafka, self._placed(progress, tail, beginning, ids.get(assembly.changelog)), resolved
 
     def _placed(
-        self, progress: Progress, tail: Tail, beginning: Beginning, changelog_id: str | None
-    ) -> Progress:
+        self, progress: SubtaskProgress, tail: ChangelogTail, beginning: RestorePlan, changelog_id: str | None
+    ) -> SubtaskProgress:
         """With the changelog that it is written to, and where the generation begins there."""
         entry = tail.entry
         if beginning.begins:
@@ -252,7 +262,9 @@ class StreamTask:
             begin = 0 if entry is None or entry.generation != self._generation else entry.changelog_from
         return replace(progress, changelog_id=changelog_id, changelog_from=begin)
 
-    def _entry(self, progress: Progress, assembly: Assembly, kafka: KafkaInput | None) -> ProgressEntry:
+    def _entry(
+        self, progress: SubtaskProgress, assembly: Assembly, kafka: KafkaInput | None
+    ) -> ProgressEntry:
         topics = assembly.channel_topics if kafka is None else kafka.topics
         positions, ends = InputPositions(progress.positions), None if kafka is None else kafka.ends
         return ProgressWriter(progress, topics, self._generation, positions, ends=ends).entry()
@@ -261,14 +273,14 @@ class StreamTask:
         self,
         consumer: Consumer,
         topics: Sequence[str],
-        progress: Progress,
-        beginning: Beginning,
+        progress: SubtaskProgress,
+        beginning: RestorePlan,
         entry: ProgressEntry | None,
         ids: Mapping[str, str],
-    ) -> Progress:
+    ) -> SubtaskProgress:
         """Positions that channels have. A generation that begins reads what was made anew from its first message."""
         positions = dict(progress.positions)
-        anew = topics_made_anew(entry, ids)
+        anew = recreated_topics(entry, ids)
         for i, topic in enumerate(topics):
             position = positions[i, self._subtask]
             if not beginning.begins:
@@ -280,7 +292,7 @@ class StreamTask:
         return replace(progress, positions=positions)
 
     def _restore_state(
-        self, assembly: Assembly, subtask: Subtask, beginning: Beginning, consumer: Consumer
+        self, assembly: Assembly, subtask: Subtask, beginning: RestorePlan, consumer: Consumer
     ) -> None:
         changelog = assembly.changelog
         if not assembly.keeps_state:

@@ -21,36 +21,36 @@ from typing import Final
 
 from .....schemas.types import OperatorState
 from ...common.failures import RecordError
-from ...common.protocol import NOTHING_SKIPPED, Skipped
+from ...common.protocol import NO_SKIPPED_RECORDS, SkippedRecords
 from ...operators.chain import OperatorChain
 from ...records.batch import EMPTY, Batch
 from ...records.buffers import (
-    END_OF_TIME,
-    HEADER_SIZE,
+    HEADER_BYTES,
+    MAX_WATERMARK,
     NO_WATERMARK,
     BufferCodec,
     BufferError,
-    Header,
-    header_of,
+    BufferHeader,
+    decode_header,
     read_barrier,
 )
 from ...state_backend.accumulators import Accumulators
-from ..checkpoint.stop_with_savepoint import Stop
-from ..checkpoint.subtask_checkpoints import Cuts
-from ..checkpoint.subtask_output import Output
-from ..checkpoint.subtask_snapshot import Owner
-from ..input.barrier_handler import Held
-from ..input.foreign_messages import ForeignMessages
-from ..input.fragments import Fragments
+from ..checkpoint.stop_with_savepoint import StopWithSavepoint
+from ..checkpoint.subtask_checkpoints import SubtaskCheckpointCoordinator
+from ..checkpoint.subtask_output import SubtaskOutput
+from ..checkpoint.subtask_snapshot import SubtaskId
+from ..input.barrier_handler import HeldBuffer
+from ..input.foreign_messages import ForeignMessageFilter
+from ..input.fragments import FragmentAssembler
 from ..input.input_gate import InputGate
 from ..input.input_positions import InputPositions
-from ..input.record_locations import RecordPlaces
-from ..input.sources.source import UNTIL_WOKEN_S, Polled, Source, SourceSetup
-from ..output.message_queue import MessageQueue
+from ..input.record_locations import RecordLocations
+from ..input.sources.source import UNTIL_WOKEN_S, PollResult, Source, SourceSetup
+from ..output.message_queue import OutgoingMessageQueue
 from ..output.record_writer import RecordWriter
 from ..output.transaction import Transaction
 from ..state.progress import ProgressWriter
-from ..state.subtask_state import KeptState
+from ..state.subtask_state import SubtaskState
 
 BAD_RECORDS: Final = "numRecordsInErrors"
 """The accumulator of messages that a Kafka source could not read and skipped (Flink's name, FLIP-33)."""
@@ -70,7 +70,7 @@ class Subtask:
         chain: OperatorChain,
         writer: RecordWriter,
         transaction: Transaction,
-        queue: MessageQueue,
+        queue: OutgoingMessageQueue,
         accumulators: Accumulators,
         subtask_index: int,
         changelog: str,
@@ -83,13 +83,13 @@ class Subtask:
         gate: InputGate | None,
         source: tuple[str, Source] | None,
         ends: Mapping[tuple[int, int], int] | None,
-        owner: Owner,
-        places: RecordPlaces,
+        owner: SubtaskId,
+        places: RecordLocations,
         kafka_source: str | None = None,
         reads_nothing: bool = False,
         checkpoints_over: int = 0,
         aligned_inputs: frozenset[int] = frozenset(),
-        fragments: Fragments | None = None,
+        fragments: FragmentAssembler | None = None,
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
 
@@ -115,10 +115,10 @@ class Subtask:
         self._idle = False
         self._kafka_source = kafka_source
         self._reads_nothing = reads_nothing
-        self._fragments = Fragments(codecs, codecs, ()) if fragments is None else fragments
-        self._stop = Stop()
-        self.kept = KeptState(chain, source, accumulators, changelog)
-        self.output = Output(
+        self._fragments = FragmentAssembler(codecs, codecs, ()) if fragments is None else fragments
+        self._stop = StopWithSavepoint()
+        self.kept = SubtaskState(chain, source, accumulators, changelog)
+        self.output = SubtaskOutput(
             chain=chain,
             writer=writer,
             transaction=transaction,
@@ -131,7 +131,7 @@ class Subtask:
             positions=positions,
             progress=progress,
         )
-        self.cuts = Cuts(
+        self.cuts = SubtaskCheckpointCoordinator(
             chain=chain,
             output=self.output,
             kept=self.kept,
@@ -144,7 +144,7 @@ class Subtask:
             aligned_inputs=aligned_inputs,
         )
         self.records_in = 0
-        self.foreign = ForeignMessages(input_topics, subtask_index)
+        self.foreign = ForeignMessageFilter(input_topics, subtask_index)
 
     def open(self, setup: SourceSetup | None = None) -> None:
         """Opens the operators, the last ones first, then the source. Raises UserCodeError, TaskError."""
@@ -202,25 +202,27 @@ class Subtask:
             return
         self._positions.advance(input_index, partition, offset + 1)
         try:
-            header = gate.checked(input_index, header_of(data))
+            header = gate.checked(input_index, decode_header(data))
         except BufferError as error:
             self.foreign.pass_over(input_index, offset, error)
             return
         if self.cuts.holds((input_index, header.sender)):
             if not header.tick:
-                self.cuts.hold(Held(input_index, offset, data))
+                self.cuts.hold(HeldBuffer(input_index, offset, data))
             return
         self._receive(gate, input_index, offset, header, data)
 
-    def _take_held(self, held: Held) -> None:
-        gate, header = self._gate, header_of(held.data)
+    def _take_held(self, held: HeldBuffer) -> None:
+        gate, header = self._gate, decode_header(held.data)
         assert gate is not None
         if self.cuts.holds((held.input_index, header.sender)):
             self.cuts.hold(held)
         else:
             self._receive(gate, held.input_index, held.offset, header, held.data)
 
-    def _receive(self, gate: InputGate, input_index: int, offset: int, header: Header, data: bytes) -> None:
+    def _receive(
+        self, gate: InputGate, input_index: int, offset: int, header: BufferHeader, data: bytes
+    ) -> None:
         if not gate.admits(input_index, offset, header):
             return
         channel = input_index, header.sender
@@ -233,7 +235,7 @@ class Subtask:
                 data = whole
             checkpoint = read_barrier(data) if header.barrier else None
             if not header.barrier:
-                batch = self._codecs[input_index].read_payload(data, HEADER_SIZE)
+                batch = self._codecs[input_index].read_payload(data, HEADER_BYTES)
             if len(batch):
                 self.cuts.capture(channel, data)
                 self._process(batch, self._operator_inputs[input_index])
@@ -256,7 +258,7 @@ class Subtask:
         first: int,
         following: int,
         data: bytes,
-        skipped: Skipped = NOTHING_SKIPPED,
+        skipped: SkippedRecords = NO_SKIPPED_RECORDS,
     ) -> None:
         """What a Kafka source has read at these offsets, behind the prefix (BufferCodec.payload).
 
@@ -283,11 +285,11 @@ class Subtask:
                 raise
         self._look_for_end((input_index, partition))
 
-    def poll(self, limit: int) -> Polled:
+    def poll(self, limit: int) -> PollResult:
         """Has the source read at most so many records, and takes them."""
         assert self._source is not None
         if self._stop.savepoint is not None:
-            return Polled(None, wait_s=UNTIL_WOKEN_S)
+            return PollResult(None, wait_s=UNTIL_WOKEN_S)
         source = self._source[1]
         try:
             polled = source.poll(limit)
@@ -307,7 +309,7 @@ class Subtask:
         """
         gate = self._gate
         stands_still = self._stop.savepoint is not None or (gate is not None and (gate.stopped or gate.ended))
-        return END_OF_TIME if stands_still else self._chain.next_clock
+        return MAX_WATERMARK if stands_still else self._chain.next_clock
 
     def advance_clock(self, clock: int) -> None:
         """Processing time has come so far (ms), short of its end."""

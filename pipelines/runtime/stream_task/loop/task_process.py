@@ -16,8 +16,8 @@ import msgspec
 from .....infra import threads
 from ....graph.python_files import import_from
 from ...common import task_logging
-from ...common.frames import frame
-from ...common.protocol import Failed, Notice
+from ...common.frames import encode_frame
+from ...common.protocol import TaskFailed, TaskNotice
 from .input_thread import InputThread
 from .mailbox import Mailbox
 from .stream_task import StreamTask
@@ -32,13 +32,13 @@ def run(control: socket.socket, listener: socket.socket) -> None:
     exit_lock = threading.Lock()
     speaking = threading.Lock()
 
-    def notify(notice: Notice) -> None:
-        data = frame(msgspec.msgpack.encode(notice))
+    def notify(notice: TaskNotice) -> None:
+        data = encode_frame(msgspec.msgpack.encode(notice))
         with speaking:
             control.sendall(data)
 
     def on_failure(name: str, error: BaseException) -> None:
-        _end(Failed(str(threads.ThreadFailed(name, error))), control, speaking)
+        _end(TaskFailed(str(threads.ThreadFailed(name, error))), control, speaking)
         threads.end_process(name, error)
 
     task_logging.make_output_lossy()
@@ -49,18 +49,18 @@ def run(control: socket.socket, listener: socket.socket) -> None:
         on_failure("main", error)
 
 
-def _end(last: Failed, control: socket.socket, speaking: threading.Lock) -> None:
+def _end(last: TaskFailed, control: socket.socket, speaking: threading.Lock) -> None:
     """Tells the TaskExecutor why the process ends, unless another thread stands still while it tells something."""
     if speaking.acquire(timeout=_LAST_NOTICE_S):
         with contextlib.suppress(OSError):
-            control.sendall(frame(msgspec.msgpack.encode(last)))
+            control.sendall(encode_frame(msgspec.msgpack.encode(last)))
 
 
 def _run_task(
     control: socket.socket,
     listener: socket.socket,
     mailbox: Mailbox,
-    notify: Callable[[Notice], None],
+    notify: Callable[[TaskNotice], None],
     exit_lock: threading.Lock,
 ) -> None:
     input_thread = InputThread(mailbox, control, listener, notify, exit_lock)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from .....infra.retry import ABSENT
-from ...common.failures import ProgressLost, TaskError
+from ...common.failures import ProgressLostError, TaskError
 from ...common.kafka_clients import TRANSACTION_TIMEOUT_MS, connected, plain_producer, transactional_producer
 from ...common.offset_bounds import topic_gone
 from .watchdog import Watchdog
@@ -41,7 +41,7 @@ _ANSWERS_S: Final = 1.0
 """How long an answer may take that shows it."""
 
 
-class Transactions:
+class KafkaTransaction:
     """Begins, fills and ends transactions. Raises TaskError where the attempt cannot go on.
 
     `hangs` is told, from another thread, of a call that will never return: nobody but the process's end ends it.
@@ -238,7 +238,7 @@ class Transactions:
 
     def _topic_gone(self, topic: str) -> TaskError:
         if topic in self._job_topics:
-            return ProgressLost(topic_gone(topic))
+            return ProgressLostError(topic_gone(topic))
         return TaskError(f"the topic {topic} that a sink writes to is gone: create it again")
 
     def _missing_topic(self) -> str | None:

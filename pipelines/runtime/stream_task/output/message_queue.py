@@ -25,7 +25,7 @@ class _Message(NamedTuple):
     delivered: Callable[[int], None] | None
 
 
-class MessageQueue:
+class OutgoingMessageQueue:
     """Of one attempt."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from .....schemas.types import JobEdge, Partitioner
 from ....graph.key_groups import subtask_of
 from ....types import PICKLED, RecordType
 from ...common.failures import UserCodeError
-from ...operators.user_functions import InOrder, load_code
+from ...operators.user_functions import OrderedCalls, load_code
 from ...records.batch import Batch
 
 Parts = Iterator[tuple[int, Batch]]
@@ -31,7 +31,7 @@ _REMEMBERED: Final = 100_000
 """Keys whose partition is kept, so that it need not be worked out again."""
 
 
-def partition_of(
+def create_partitioner(
     edge: JobEdge,
     record_type: RecordType,
     *,
@@ -159,7 +159,7 @@ class _Hash:
         return found
 
     def _by_row(self, batch: Batch) -> list[int]:
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         try:
             keys = list(map(self._select, records))
             records.end()
@@ -197,7 +197,7 @@ class _Custom:
         self._record_type = record_type
 
     def __call__(self, batch: Batch) -> Parts:
-        records = InOrder(batch)
+        records = OrderedCalls(batch)
         try:
             places = [self._place(self._select(value)) for value in records]
         except (Exception, SystemExit) as error:

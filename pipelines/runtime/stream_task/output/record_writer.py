@@ -26,20 +26,27 @@ import msgspec
 
 from .....schemas.types import OperatorConfig
 from ....types import RecordType
-from ...common.deployment import Checkpoint
+from ...common.deployment import CheckpointTrigger
 from ...common.failures import TaskError
 from ...operators.user_functions import typed_by
-from ...records.batch import Batch, all_of
-from ...records.buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header, RecordTooLarge, write_barrier
+from ...records.batch import Batch, concatenate
+from ...records.buffers import (
+    MAX_WATERMARK,
+    NO_WATERMARK,
+    BufferCodec,
+    BufferHeader,
+    RecordTooLarge,
+    write_barrier,
+)
 from .partitioners import Partition
 
-BUFFER_LIMIT = 900_000
+MAX_BUFFER_BYTES = 900_000
 """Bytes, below Kafka's usual limit of 1 MiB for a message."""
 REPEATED_AT_ONCE: Final = 4
 """How many partitions of a channel are told the time again at once."""
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class OutgoingBuffer(msgspec.Struct, frozen=True):
     """A buffer to be sent."""
 
     topic: str
@@ -118,7 +125,9 @@ class ChannelWriter:
         """Whether every partition has a numbered buffer of this attempt, so that ticks count there."""
         return all(self._sequences.values())
 
-    def flush(self, *, ends: bool = False, stops: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
+    def flush(
+        self, *, ends: bool = False, stops: bool = False, tell_all: bool = False
+    ) -> Iterator[OutgoingBuffer]:
         """The buffers of all records since the last flush; `tell_all` adds those that only tell the time.
 
         `stops`: the end is that of a savepoint. Raises UserCodeError of the sender for a value that is not of the
@@ -132,36 +141,36 @@ class ChannelWriter:
             if not batches and not tell_all:
                 continue
             header = self._header(partition, ends=ends, stops=stops)
-            batch = batches[0] if len(batches) == 1 else all_of(batches)
+            batch = batches[0] if len(batches) == 1 else concatenate(batches)
             with nullcontext() if self.sender is None else _within_limits(self.sender):
-                buffers = self._codec.encode_within(BUFFER_LIMIT, header, batch)
+                buffers = self._codec.encode_within(MAX_BUFFER_BYTES, header, batch)
             self._sequences[partition] += len(buffers)
             batches.clear()
             for data in buffers:
-                yield Outgoing(self.topic, partition, data)
+                yield OutgoingBuffer(self.topic, partition, data)
         self.pending = 0
 
-    def ticks(self) -> Iterator[Outgoing]:
+    def ticks(self) -> Iterator[OutgoingBuffer]:
         """Tells every partition the time, when nothing is pending and all that was flushed is committed."""
         self._note_told()
         return self._ticks(self._pending)
 
-    def repeated_ticks(self) -> Iterator[Outgoing]:
+    def repeated_ticks(self) -> Iterator[OutgoingBuffer]:
         """Tells the next few partitions what all have been told, under the conditions of `ticks`."""
         return self._ticks(islice(self._turns, min(REPEATED_AT_ONCE, len(self._pending))))
 
-    def _ticks(self, partitions: Iterable[int]) -> Iterator[Outgoing]:
+    def _ticks(self, partitions: Iterable[int]) -> Iterator[OutgoingBuffer]:
         for partition in partitions:
             header = self._header(partition, tick=True)
-            yield Outgoing(self.topic, partition, bytes(header))
+            yield OutgoingBuffer(self.topic, partition, bytes(header))
 
-    def barrier(self, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+    def barrier(self, checkpoint: CheckpointTrigger) -> Iterator[OutgoingBuffer]:
         """The barrier for every partition, when all records are flushed."""
         self._note_told()
         for partition in self._pending:
             header = self._header(partition, barrier=True)
             self._sequences[partition] += 1
-            yield Outgoing(self.topic, partition, write_barrier(header, checkpoint))
+            yield OutgoingBuffer(self.topic, partition, write_barrier(header, checkpoint))
 
     def _note_told(self) -> None:
         self._told = self._watermark, self._idle
@@ -175,12 +184,12 @@ class ChannelWriter:
         stops: bool = False,
         tick: bool = False,
         barrier: bool = False,
-    ) -> Header:
-        return Header(
+    ) -> BufferHeader:
+        return BufferHeader(
             self._subtask,
             self._attempt,
             self._sequences[partition],
-            END_OF_TIME if ends else self._watermark,
+            MAX_WATERMARK if ends else self._watermark,
             ends,
             self._idle,
             tick,
@@ -221,12 +230,14 @@ class RecordWriter:
         """Whether a channel is to be told the time again, now and then."""
         return any(channel.repeats for channel in self.channels)
 
-    def flush(self, *, ends: bool = False, stops: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
+    def flush(
+        self, *, ends: bool = False, stops: bool = False, tell_all: bool = False
+    ) -> Iterator[OutgoingBuffer]:
         """As ChannelWriter.flush, for every outgoing edge."""
         for channel in self.channels:
             yield from channel.flush(ends=ends, stops=stops, tell_all=tell_all)
 
-    def barrier(self, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+    def barrier(self, checkpoint: CheckpointTrigger) -> Iterator[OutgoingBuffer]:
         """As ChannelWriter.barrier, for every outgoing edge."""
         for channel in self.channels:
             yield from channel.barrier(checkpoint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ...operators.operator import Send
+from ...operators.operator import SendMessage
 
 
 class Transaction(Protocol):
@@ -19,7 +19,7 @@ class Transaction(Protocol):
         """Whether something has been sent and not committed."""
 
     @property
-    def send(self) -> Send:
+    def send(self) -> SendMessage:
         """Adds a message; `delivered` is told its offset before `commit` returns."""
 
     def require_topic(self, topic: str) -> None:

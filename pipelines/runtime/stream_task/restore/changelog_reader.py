@@ -19,14 +19,14 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from .....infra.retry import ABSENT
 from .....infra.storage.errors import CheckpointError, StorageError
 from .....infra.storage.storage import Storage
-from ....checkpoint.redistribution import Piece
+from ....checkpoint.redistribution import StateAssignment
 from ....checkpoint.state_files import read_messages
-from ...common.failures import ProgressLost, TaskError
+from ...common.failures import ProgressLostError, TaskError
 from ...common.kafka_clients import connected
 from ...common.offset_bounds import bounds
 from ...state_backend.stateful import Origin, origin_message
 from ..state.progress_entry import KEY as PROGRESS_KEY
-from ..state.progress_entry import ProgressEntry, decode
+from ..state.progress_entry import ProgressEntry, decode_progress
 
 _TIMEOUT_S: Final = 30.0
 _SETTLES_S: Final = 10.0
@@ -37,7 +37,7 @@ _STEPS_GROW: Final = 16
 
 
 def restored_state(
-    storage: Storage, operators: Mapping[str, Sequence[Piece]], subtask_index: int, parallelism: int
+    storage: Storage, operators: Mapping[str, Sequence[StateAssignment]], subtask_index: int, parallelism: int
 ) -> Iterator[tuple[bytes, bytes]]:
     """Key and message of all state that a subtask takes from a checkpoint, for KeptState.restore.
 
@@ -59,17 +59,17 @@ def restored_state(
                 except StorageError as error:
                     raise TaskError(f"state cannot be restored: {error}") from error
                 except CheckpointError as error:
-                    raise ProgressLost(f"state cannot be restored: {error}") from error
+                    raise ProgressLostError(f"state cannot be restored: {error}") from error
         if moved:
             yield origin_message(operator_id, None)
 
 
-def is_own(pieces: Sequence[Piece], subtask_index: int, parallelism: int) -> bool:
+def is_own(pieces: Sequence[StateAssignment], subtask_index: int, parallelism: int) -> bool:
     """Whether an operator's state is what the same subtask wrote, at the same parallelism, and nothing else."""
     return [(each.subtask_index, each.parallelism) for each in pieces] == [(subtask_index, parallelism)]
 
 
-class Tail(msgspec.Struct, frozen=True):
+class ChangelogTail(msgspec.Struct, frozen=True):
     """How a changelog ends."""
 
     entry: ProgressEntry | None
@@ -82,7 +82,7 @@ class Tail(msgspec.Struct, frozen=True):
     """Why nobody may go on from the entry: it is not the last word of the changelog."""
 
 
-def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | None = None) -> Tail:
+def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | None = None) -> ChangelogTail:
     """The last committed progress entry. Call after the fencing of older attempts.
 
     `written_to`: the end of the partition for readers of uncommitted messages, where it is known. Raises ProgressLost
@@ -98,18 +98,18 @@ def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | 
             is_empty = False
             if key == PROGRESS_KEY:
                 try:
-                    last, damage = (decode(value), offset), None
+                    last, damage = (decode_progress(value), offset), None
                 except ValueError as error:
                     damage = f"the changelog {topic} [{partition}] at offset {offset}: {error}"
         if last is not None:
-            return Tail(*last, high, damage)
+            return ChangelogTail(*last, high, damage)
         if begin == low:
             if not is_empty and damage is None:
                 damage = (
                     f"the changelog {topic} [{partition}] holds messages at offsets {low} to {high}, and no progress"
                     " entry: an earlier release wrote it, or some were deleted; the job has to go back to a checkpoint"
                 )
-            return Tail(None, -1, high, damage)
+            return ChangelogTail(None, -1, high, damage)
         back *= _STEPS_GROW
 
 
@@ -160,7 +160,7 @@ def _messages(
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
             elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in ABSENT:
-                raise ProgressLost(f"the changelog {topic} [{partition}] is gone: {error.str()}")
+                raise ProgressLostError(f"the changelog {topic} [{partition}] is gone: {error.str()}")
             elif not error.retriable():
                 raise TaskError(f"the changelog {topic} could not be read: {error.str()}")
     finally:
@@ -171,7 +171,7 @@ def changelog_end(consumer: Consumer, topic: str, partition: int, begin: int = 0
     """The offset behind the last message. Raises ProgressLost where it does not reach from `begin` on, TaskError."""
     start, end = bounds(consumer, topic, partition)
     if not start <= begin <= end:
-        raise ProgressLost(
+        raise ProgressLostError(
             f"the changelog {topic} [{partition}] holds offsets {start} to {end}, and is needed from {begin}"
         )
     return end

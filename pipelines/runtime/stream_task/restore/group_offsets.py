@@ -23,7 +23,7 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-class GroupCopy(msgspec.Struct, frozen=True):
+class CommittedGroupOffset(msgspec.Struct, frozen=True):
     """The metadata of every offset that the group has, as JSON."""
 
     generation: int
@@ -40,7 +40,7 @@ class GroupOffsets:
         self._group = group
         self._consumer: Consumer | None = None
 
-    def commit(self, positions: Mapping[Place, int], copy: GroupCopy | None = None) -> None:
+    def commit(self, positions: Mapping[Place, int], copy: CommittedGroupOffset | None = None) -> None:
         """Next offsets, with the copy beside each. Raises KafkaException."""
         metadata = "" if copy is None else msgspec.json.encode(copy).decode()
         if self._consumer is None:
@@ -49,7 +49,9 @@ class GroupOffsets:
         self._consumer.commit(offsets=offsets, asynchronous=False)
 
 
-def read_copy(consumer: Consumer, places: Sequence[Place], source_topics: Sequence[str]) -> GroupCopy | None:
+def read_group_offset(
+    consumer: Consumer, places: Sequence[Place], source_topics: Sequence[str]
+) -> CommittedGroupOffset | None:
     """The newest that the consumer's group was told beside one of these, or a partition of these topics.
 
     None where the broker knows none. Raises KafkaException.
@@ -64,9 +66,9 @@ def read_copy(consumer: Consumer, places: Sequence[Place], source_topics: Sequen
     return max(copies, key=lambda copy: (copy.generation, copy.offset), default=None)
 
 
-def _read(offset: TopicPartition) -> GroupCopy | None:
+def _read(offset: TopicPartition) -> CommittedGroupOffset | None:
     if offset.error is not None or offset.offset < 0:
         return None
     with suppress(msgspec.MsgspecError):
-        return msgspec.json.decode(offset.metadata or "", type=GroupCopy)
+        return msgspec.json.decode(offset.metadata or "", type=CommittedGroupOffset)
     return None

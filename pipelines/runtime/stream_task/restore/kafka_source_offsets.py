@@ -28,7 +28,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from ...common.failures import TaskError
 from ...common.kafka_clients import group_consumer
 from ...common.offset_bounds import watermarks
-from ...operators.kafka_source_parameters import KafkaSource, OnDataLoss, StartingMode
+from ...operators.kafka_source_parameters import KafkaSourceParameters, OnDataLoss, StartingMode
 from ..state.progress_entry import ProgressEntry
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ Place = tuple[int, int]
 """(index of the topic, partition)"""
 
 
-class KafkaReading(msgspec.Struct, frozen=True):
+class KafkaSourceOffsets(msgspec.Struct, frozen=True):
     """What a subtask reads."""
 
     topics: tuple[str, ...]
@@ -54,7 +54,7 @@ class KafkaReading(msgspec.Struct, frozen=True):
     """Whether something was resolved just now that is to be committed before the first record."""
 
 
-class Resumption(msgspec.Struct, frozen=True):
+class ResumedPositions(msgspec.Struct, frozen=True):
     """The attempt begins a generation, and goes back to a checkpoint."""
 
     positions: Mapping[str, Mapping[int, int]] | None
@@ -68,17 +68,17 @@ class _CommittedPosition(msgspec.Struct, frozen=True):
     end: int | None
 
 
-def settle(
+def resolve_offsets(
     consumer: Consumer,
     bootstrap_servers: str,
-    source: KafkaSource,
+    source: KafkaSourceParameters,
     subtask: int,
     parallelism: int,
     *,
     generation: int = 0,
     entry: ProgressEntry | None = None,
-    resumption: Resumption | None = None,
-) -> KafkaReading:
+    resumption: ResumedPositions | None = None,
+) -> KafkaSourceOffsets:
     """Finds partitions and positions. `entry`: the last progress entry, of whatever generation. Raises TaskError.
 
     With a `resumption` nothing is committed before the first transaction of the generation, which has all positions.
@@ -87,9 +87,9 @@ def settle(
     places = source.partitions_of(counts, subtask, parallelism)
     committed = _committed_positions(source, entry)
     if resumption is not None:
-        begun = _Resuming(consumer, bootstrap_servers, source, resumption, committed)
+        begun = _RestoredOffsets(consumer, bootstrap_servers, source, resumption, committed)
         positions = begun.starts(places)
-        return KafkaReading(
+        return KafkaSourceOffsets(
             source.topics, positions, begun.ends(positions) if source.bounded else None, resolved=False
         )
     has_past = entry is not None and entry.generation == generation
@@ -100,17 +100,19 @@ def settle(
     fresh: dict[Place, int] = {}
     unknown = [place for place in places if place not in known]
     if not has_past:
-        fresh = _Resolving(consumer, bootstrap_servers, source).starts(unknown)
+        fresh = _InitialOffsets(consumer, bootstrap_servers, source).starts(unknown)
         if ends is not None:
             ends = {place: _end(consumer, source.topics[place[0]], place[1], fresh[place]) for place in fresh}
     elif not source.bounded:
         fresh = {place: _watermarks(consumer, source.topics[place[0]], place[1])[0] for place in unknown}
-    return KafkaReading(
+    return KafkaSourceOffsets(
         source.topics, {**positions, **fresh}, ends, resolved=bool(fresh) or held.lost or not has_past
     )
 
 
-def _committed_positions(source: KafkaSource, entry: ProgressEntry | None) -> dict[Place, _CommittedPosition]:
+def _committed_positions(
+    source: KafkaSourceParameters, entry: ProgressEntry | None
+) -> dict[Place, _CommittedPosition]:
     found: dict[Place, _CommittedPosition] = {}
     for i, topic in enumerate(source.topics):
         of_topic = None if entry is None else entry.input_of(topic)
@@ -122,7 +124,7 @@ def _committed_positions(source: KafkaSource, entry: ProgressEntry | None) -> di
     return found
 
 
-def _end_of(source: KafkaSource, place: Place, known: _CommittedPosition) -> int:
+def _end_of(source: KafkaSourceParameters, place: Place, known: _CommittedPosition) -> int:
     if known.end is None:
         raise TaskError(
             f"the progress of {source.topics[place[0]]}-{place[1]} names no end: the job's source was not bounded when"
@@ -134,7 +136,7 @@ def _end_of(source: KafkaSource, place: Place, known: _CommittedPosition) -> int
 class _Held:
     """What the partitions of a source still hold."""
 
-    def __init__(self, consumer: Consumer, source: KafkaSource) -> None:
+    def __init__(self, consumer: Consumer, source: KafkaSourceParameters) -> None:
         self._consumer = consumer
         self._source = source
         self.lost = False
@@ -166,10 +168,10 @@ class _Held:
         return again
 
 
-class _Resolving:
+class _InitialOffsets:
     """Where a source begins that has committed nothing."""
 
-    def __init__(self, consumer: Consumer, bootstrap_servers: str, source: KafkaSource) -> None:
+    def __init__(self, consumer: Consumer, bootstrap_servers: str, source: KafkaSourceParameters) -> None:
         self._consumer = consumer
         self._bootstrap_servers = bootstrap_servers
         self._source = source
@@ -226,15 +228,15 @@ class _Resolving:
         return [(self._source.topics[i], partition) for i, partition in places]
 
 
-class _Resuming:
+class _RestoredOffsets:
     """Where a source begins that goes back to a checkpoint."""
 
     def __init__(
         self,
         consumer: Consumer,
         bootstrap_servers: str,
-        source: KafkaSource,
-        resumption: Resumption,
+        source: KafkaSourceParameters,
+        resumption: ResumedPositions,
         committed: Mapping[Place, _CommittedPosition],
     ) -> None:
         self._consumer = consumer
@@ -247,7 +249,7 @@ class _Resuming:
         """Of a partition that the checkpoint does not know, the first record; of a source, where it is to begin."""
         restored = self._positions
         if restored is None:
-            return _Resolving(self._consumer, self._bootstrap_servers, self._source).starts(places)
+            return _InitialOffsets(self._consumer, self._bootstrap_servers, self._source).starts(places)
         return {place: self._start(place, restored) for place in places}
 
     def ends(self, starts: Mapping[Place, int]) -> dict[Place, int]:

@@ -22,16 +22,16 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from .....infra import threads
-from ...common.failures import ProgressLost, TaskError
+from ...common.failures import ProgressLostError, TaskError
 from ...common.kafka_clients import admin_client, connected
-from .changelog_reader import Tail
-from .group_offsets import GroupCopy, Place, read_copy
+from .changelog_reader import ChangelogTail
+from .group_offsets import CommittedGroupOffset, Place, read_group_offset
 from .topic_ids import made_anew, read_topic_ids
 
 _TIMEOUT_S: Final = 3.0
 
 
-class Evidence:
+class ProgressEvidence:
     """Asks Kafka in a thread of its own, beside what else an attempt reads before it begins. Call after the fencing."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Evidence:
         """`consumer` is of the subtask's group, and is to be closed behind `group_copy` only."""
         self._ids: Future[Mapping[str, str]] = Future()
         self._end: Future[int | None] = Future()
-        self._group: Future[GroupCopy | None] = Future()
+        self._group: Future[CommittedGroupOffset | None] = Future()
         places = [(topic, partition) for topic in channels]
         threads.Thread(
             target=self._ask_cluster,
@@ -65,7 +65,7 @@ class Evidence:
         """The end of the changelog for readers of uncommitted messages."""
         return self._end.result()
 
-    def group_copy(self) -> GroupCopy | None:
+    def group_copy(self) -> CommittedGroupOffset | None:
         """What the consumer group says of the changelog."""
         return self._group.result()
 
@@ -84,22 +84,27 @@ class Evidence:
 
     def _ask_group(self, consumer: Consumer, places: Sequence[Place], source_topics: Sequence[str]) -> None:
         try:
-            copy = read_copy(consumer, places, source_topics)
+            copy = read_group_offset(consumer, places, source_topics)
         except Exception:  # likewise
             copy = None
         self._group.set_result(copy)
 
 
 def require_group(
-    tail: Tail, copy: GroupCopy | None, changelog: str, partition: int, generation: int, known_id: str | None
+    tail: ChangelogTail,
+    copy: CommittedGroupOffset | None,
+    changelog: str,
+    partition: int,
+    generation: int,
+    known_id: str | None,
 ) -> None:
     """Raises ProgressLost where the changelog holds less than its consumer group implies, in this generation."""
     if copy is None or copy.generation != generation:
         return
     if None not in (known_id, copy.changelog_id) and known_id != copy.changelog_id:
-        raise ProgressLost(made_anew(changelog, str(known_id)))
+        raise ProgressLostError(made_anew(changelog, str(known_id)))
     if tail.offset < copy.offset:
-        raise ProgressLost(
+        raise ProgressLostError(
             f"the changelog {changelog} [{partition}] has its last progress entry at offset {tail.offset}, and its"
             f" consumer group knows of one at {copy.offset}: something was deleted; the job has to go back to a"
             " checkpoint"
@@ -107,7 +112,7 @@ def require_group(
 
 
 def require_checkpoint(
-    tail: Tail,
+    tail: ChangelogTail,
     changelog: str,
     partition: int,
     generation: int,
@@ -121,7 +126,7 @@ def require_checkpoint(
     """
     entry = tail.entry
     if entry is None or entry.generation < generation or tail.offset < offset:
-        raise ProgressLost(
+        raise ProgressLostError(
             f"the changelog {changelog} [{partition}] has its last progress entry at offset {tail.offset}, and a"
             f" checkpoint ends at {offset}: something was deleted; the job has to go back to a checkpoint"
         )
@@ -130,13 +135,13 @@ def require_checkpoint(
         for number, position in those.items():
             now = None if known is None else known.positions.get(number)
             if now is not None and now < position:
-                raise ProgressLost(
+                raise ProgressLostError(
                     f"{topic}-{number} is to be read on from offset {now} by the changelog {changelog} [{partition}],"
                     f" and a checkpoint has read it to {position}: the job has to go back to a checkpoint"
                 )
 
 
-def require_not_superseded(tail: Tail, changelog: str, partition: int, generation: int) -> None:
+def require_not_superseded(tail: ChangelogTail, changelog: str, partition: int, generation: int) -> None:
     """Raises TaskError where a newer generation of the job has written progress."""
     if tail.entry is not None and tail.entry.generation > generation:
         raise TaskError(

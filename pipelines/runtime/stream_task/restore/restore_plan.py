@@ -23,26 +23,32 @@ from .....infra.storage.storage import Storage
 from .....schemas.types import JobVertex, OperatorState, RestoredCheckpoint, SnapshotType
 from ....checkpoint.layout import base_of
 from ....checkpoint.metadata import CheckpointMetadata, SubtaskSnapshot, read_metadata
-from ....checkpoint.redistribution import Channel, Filter, Piece, Restored, restored
+from ....checkpoint.redistribution import (
+    InFlightChannel,
+    InFlightFilter,
+    RestoredJob,
+    StateAssignment,
+    redistribute,
+)
 from ....checkpoint.state_files import in_flight_key, read_in_flight, read_section
 from ....graph.chain import edge_type
 from ....graph.key_groups import key_groups_of_subtask
 from ...common.deployment import VertexDeployment, vertex_of
-from ...common.failures import ProgressLost, StateTypeError, TaskError
-from ...common.vertex_parts import parts_of
+from ...common.failures import ProgressLostError, StateTypeError, TaskError
+from ...common.vertex_parts import split_vertex
 from ...records.batch import Batch
-from ...records.buffers import HEADER_SIZE, BufferCodec
-from ...records.older_records import OlderRecords
+from ...records.buffers import HEADER_BYTES, BufferCodec
+from ...records.older_records import OlderRecordReader
 from ...records.type_evolution import TypeMismatch, from_layout, to_layout
-from ..output.partitioners import Partition, partition_of
+from ..output.partitioners import Partition, create_partitioner
 from ..state.progress_entry import ProgressEntry
-from .changelog_reader import Tail
+from .changelog_reader import ChangelogTail
 from .progress_evidence import require_checkpoint, require_not_superseded
 
-_NOTHING = Restored({}, (), False)
+_NOTHING = RestoredJob({}, (), False)
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class RestorePlan(msgspec.Struct, frozen=True):
     """Of one attempt."""
 
     generation: int
@@ -52,7 +58,7 @@ class Beginning(msgspec.Struct, frozen=True):
     """The offset to read the changelog from; None: nothing in it counts."""
     uri: str | None
     """The directory of the checkpoint; None: there is none."""
-    restored: Restored
+    restored: RestoredJob
     """What the subtask takes of it."""
     parallelism_before: int
     """Of the vertex, in the checkpoint."""
@@ -65,7 +71,7 @@ class Beginning(msgspec.Struct, frozen=True):
         return None if self.uri is None else Storage.open(base_of(self.uri))
 
     @property
-    def pieces(self) -> Mapping[str, Sequence[Piece]]:
+    def pieces(self) -> Mapping[str, Sequence[StateAssignment]]:
         """State in files, by operator id."""
         found = self.restored.operators.items()
         return {key: those for key, those in found if any(piece.state.files for piece in those)}
@@ -87,15 +93,15 @@ class Beginning(msgspec.Struct, frozen=True):
         return found
 
 
-def beginning_of(
+def plan_restore(
     deployment: VertexDeployment,
     subtask: int,
     *,
     generation: int,
     restore: RestoredCheckpoint | None,
-    tail: Tail,
+    tail: ChangelogTail,
     changelog: str,
-) -> Beginning:
+) -> RestorePlan:
     """Decides. `tail`: how the subtask's partition of the changelog ends.
 
     Raises ProgressLost where the checkpoint is gone or torn or lies ahead of the changelog, TaskError where storage
@@ -109,30 +115,30 @@ def beginning_of(
         and (entry is None or entry.generation < generation)
     )
     if tail.damage is not None and not begins:
-        raise ProgressLost(tail.damage)
+        raise ProgressLostError(tail.damage)
     if restore is None:
-        return Beginning(generation, False, 0, None, _NOTHING, deployment.vertex.parallelism, {})
+        return RestorePlan(generation, False, 0, None, _NOTHING, deployment.vertex.parallelism, {})
     try:
         metadata = read_metadata(restore.uri)
     except StorageError as error:
         raise TaskError(f"checkpoint {restore.checkpoint_id} cannot be restored: {error}") from error
     except CheckpointError as error:
-        raise ProgressLost(f"checkpoint {restore.checkpoint_id} cannot be restored: {error}") from error
+        raise ProgressLostError(f"checkpoint {restore.checkpoint_id} cannot be restored: {error}") from error
     if metadata.checkpoint.generation == generation and metadata.job_id == deployment.job_id:
         _require_checkpoint(metadata, deployment, subtask, tail, changelog)
-    return Beginning(
+    return RestorePlan(
         generation,
         begins,
         None if begins else _changelog_from(metadata, deployment, subtask, generation, entry),
         metadata.checkpoint.uri,
-        restored(metadata, deployment.job_graph, deployment.vertex_id, subtask),
+        redistribute(metadata, deployment.job_graph, deployment.vertex_id, subtask),
         _parallelism_before(metadata, deployment),
         _continued(metadata, deployment, subtask, restore),
     )
 
 
 def in_flight(
-    beginning: Beginning, deployment: VertexDeployment, subtask: int, codecs: Sequence[BufferCodec]
+    beginning: RestorePlan, deployment: VertexDeployment, subtask: int, codecs: Sequence[BufferCodec]
 ) -> Iterator[tuple[int, Batch]]:
     """Input and records of what was in flight to the subtask, for Subtask.begin_generation.
 
@@ -143,12 +149,12 @@ def in_flight(
     if storage is None or not beginning.begins:
         return
     head = deployment.vertex.operators[0]
-    behind = parts_of(deployment.vertex, deployment.outputs).behind
+    behind = split_vertex(deployment.vertex, deployment.outputs).behind
     for channel in beginning.restored.in_flight:
         select = _selection(deployment, channel, subtask, beginning.parallelism_before)
         if select is None:
             continue
-        reader: BufferCodec | OlderRecords = codecs[channel.input]
+        reader: BufferCodec | OlderRecordReader = codecs[channel.input]
         key = in_flight_key(head.operator_id, channel.input, channel.partition, behind)
         try:
             for file in channel.files:
@@ -161,7 +167,7 @@ def in_flight(
                     if sender is None:
                         reader = _reader(data, codecs[channel.input])
                         continue
-                    batch = reader.read_payload(data, HEADER_SIZE)
+                    batch = reader.read_payload(data, HEADER_BYTES)
                     yield from ((channel.input, part) for part in select(batch))
         except TypeMismatch as error:
             raise StateTypeError(
@@ -171,15 +177,15 @@ def in_flight(
         except StorageError as error:
             raise TaskError(f"records in flight cannot be restored: {error}") from error
         except CheckpointError as error:
-            raise ProgressLost(f"records in flight cannot be restored: {error}") from error
+            raise ProgressLostError(f"records in flight cannot be restored: {error}") from error
 
 
-def _reader(layout: bytes, codec: BufferCodec) -> BufferCodec | OlderRecords:
+def _reader(layout: bytes, codec: BufferCodec) -> BufferCodec | OlderRecordReader:
     written = from_layout(msgspec.json.decode(layout))
     return (
         codec
         if to_layout(codec.record_type) == to_layout(written)
-        else OlderRecords(written, codec.record_type)
+        else OlderRecordReader(written, codec.record_type)
     )
 
 
@@ -197,17 +203,17 @@ class _Selection:
 
 
 def _selection(
-    deployment: VertexDeployment, channel: Channel, subtask: int, parallelism_before: int
+    deployment: VertexDeployment, channel: InFlightChannel, subtask: int, parallelism_before: int
 ) -> _Selection | None:
-    if channel.filter is Filter.ALL:
+    if channel.filter is InFlightFilter.ALL:
         return _Selection(None, subtask)
     graph, edge = deployment.job_graph, deployment.inputs[channel.input]
     vertex = vertex_of(graph, edge.target_vertex_id)
-    if parts_of(vertex, deployment.outputs).prefix:
+    if split_vertex(vertex, deployment.outputs).prefix:
         # What was in flight is behind the prefix, where records have no key any more, and nobody asks for one.
         taker = _taker(channel, vertex, parallelism_before)
         return _Selection(None, subtask) if subtask == taker else None
-    partition = partition_of(
+    partition = create_partitioner(
         edge,
         edge_type(graph, edge),
         reachable=range(vertex.parallelism),
@@ -218,7 +224,7 @@ def _selection(
     return _Selection(partition, subtask)
 
 
-def _taker(channel: Channel, vertex: JobVertex, parallelism_before: int) -> int:
+def _taker(channel: InFlightChannel, vertex: JobVertex, parallelism_before: int) -> int:
     """Of those who are given a channel to take a part of, one."""
     groups = key_groups_of_subtask(channel.partition, vertex.max_parallelism, parallelism_before)
     return next(
@@ -237,9 +243,13 @@ def _parallelism_before(metadata: CheckpointMetadata, deployment: VertexDeployme
 
 
 def _require_checkpoint(
-    metadata: CheckpointMetadata, deployment: VertexDeployment, subtask: int, tail: Tail, changelog: str
+    metadata: CheckpointMetadata,
+    deployment: VertexDeployment,
+    subtask: int,
+    tail: ChangelogTail,
+    changelog: str,
 ) -> None:
-    part = _part_of(metadata, deployment, subtask)
+    part = _snapshot_for(metadata, deployment, subtask)
     if part is None or part.state.changelog_offset < 0:
         return
     positions = [
@@ -263,13 +273,13 @@ def _changelog_from(
     entry: ProgressEntry | None,
 ) -> int:
     if metadata.checkpoint.generation == generation and metadata.job_id == deployment.job_id:
-        part = _part_of(metadata, deployment, subtask)
+        part = _snapshot_for(metadata, deployment, subtask)
         if part is not None:
             return max(0, part.state.changelog_offset)
     return 0 if entry is None or entry.generation != generation else entry.changelog_from
 
 
-def _part_of(
+def _snapshot_for(
     metadata: CheckpointMetadata, deployment: VertexDeployment, subtask: int
 ) -> SubtaskSnapshot | None:
     for each in metadata.subtasks:
@@ -290,5 +300,5 @@ def _continued(
     """A savepoint belongs to whoever asked for it, and may be gone any time: nothing is built on it."""
     if restore.generation < 0 or metadata.checkpoint.snapshot_type is not SnapshotType.CHECKPOINT:
         return None
-    part = _part_of(metadata, deployment, subtask)
+    part = _snapshot_for(metadata, deployment, subtask)
     return None if part is None else part.state.operators

@@ -16,7 +16,7 @@ from typing import Final
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from ...common.failures import ProgressLost
+from ...common.failures import ProgressLostError
 from ..state.progress_entry import ProgressEntry
 
 _NONE: Final = "A" * 22
@@ -35,7 +35,7 @@ def still_valid(
         return valid
     for topic, known in _written(entry, changelog):
         if known is not None and valid.setdefault(topic, known) != known:
-            raise ProgressLost(made_anew(topic, valid[topic]))
+            raise ProgressLostError(made_anew(topic, valid[topic]))
     return valid
 
 
@@ -47,7 +47,7 @@ def made_anew(topic: str, topic_id: str) -> str:
     )
 
 
-def topics_made_anew(entry: ProgressEntry | None, ids: Mapping[str, str]) -> frozenset[str]:
+def recreated_topics(entry: ProgressEntry | None, ids: Mapping[str, str]) -> frozenset[str]:
     """The inputs that are known to be other topics than when the entry was written, in whatever generation."""
     inputs = () if entry is None else entry.inputs
     return frozenset(

@@ -16,14 +16,14 @@ import msgspec
 
 from .....infra.storage.errors import CheckpointError, StorageError
 from .....infra.storage.storage import Storage
-from ....checkpoint.delta_writer import Deltas
+from ....checkpoint.delta_writer import DeltaWriter
 from .full_snapshot import Files
 
 _AT_ONCE: Final = 16 << 20
 """Bytes that are held back for a file of their own, where files cannot be appended to."""
 
 
-class _Changes(msgspec.Struct, frozen=True):
+class _PendingDelta(msgspec.Struct, frozen=True):
     """Messages by operator id, and their bytes."""
 
     messages: Mapping[str, list[bytes]]
@@ -32,7 +32,7 @@ class _Changes(msgspec.Struct, frozen=True):
     """Whether they end a file."""
 
 
-class Segment:
+class DeltaSegment:
     """The changes between two FULL files, or since the last."""
 
     def __init__(self, storage: Storage, directory: str, name: str) -> None:
@@ -40,8 +40,8 @@ class Segment:
         self._storage = storage
         self._directory = directory
         self._name = name
-        self._chains: dict[str, Deltas] = {}
-        self._unwritten: deque[_Changes] = deque()
+        self._chains: dict[str, DeltaWriter] = {}
+        self._unwritten: deque[_PendingDelta] = deque()
         self._written = 0
         self._held_back = 0
         self._cut_at = 0
@@ -73,7 +73,7 @@ class Segment:
         at_once = not self._storage.can_append and self._held_back >= _AT_ONCE
         if at_once:
             self._note_cut()
-        self._unwritten.append(_Changes(messages, size, at_once))
+        self._unwritten.append(_PendingDelta(messages, size, at_once))
         io.submit(self._append)
 
     def cut(self, io: ThreadPoolExecutor) -> Future[Files]:
@@ -99,13 +99,13 @@ class Segment:
             self._write(changes)
         self._written += changes.size
 
-    def _write(self, changes: _Changes) -> None:
+    def _write(self, changes: _PendingDelta) -> None:
         try:
             for operator_id, some in changes.messages.items():
                 chain = self._chains.get(operator_id)
                 if chain is None:
                     name = f"{self._name}-{operator_id[:8]}"
-                    chain = Deltas(self._storage, self._directory, name, operator_id)
+                    chain = DeltaWriter(self._storage, self._directory, name, operator_id)
                     self._chains[operator_id] = chain
                 chain.append(some)
                 if changes.at_once:

@@ -24,10 +24,10 @@ import pyarrow as pa
 from .....infra import threads
 from ...common.failures import TaskError
 
-SILENCE_S: Final = 60.0
+PROGRESS_TIMEOUT_S: Final = 60.0
 """How long a child may go on without telling of progress."""
 
-Work = Callable[[Callable[[], None]], bytes]
+ForkedWork = Callable[[Callable[[], None]], bytes]
 """Is given what to call now and then while it gets on; its result is sent to the parent."""
 
 _PROGRESS: Final = b"."
@@ -36,10 +36,10 @@ _ERROR: Final = b"!"
 _READ: Final = 1 << 16
 
 
-class Child:
+class ForkedWorker:
     """A forked child at work."""
 
-    def __init__(self, work: Work, silence_s: float = SILENCE_S) -> None:
+    def __init__(self, work: ForkedWork, silence_s: float = PROGRESS_TIMEOUT_S) -> None:
         """Forks. Where that fails, the result says so."""
         self._silence = silence_s
         self.result: Final[Future[bytes]] = Future()
@@ -118,7 +118,7 @@ def _fork() -> int:
         return os.fork()
 
 
-def _be_child(work: Work, writer: int, silence_s: float) -> NoReturn:
+def _be_child(work: ForkedWork, writer: int, silence_s: float) -> NoReturn:
     try:
         gc.disable()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

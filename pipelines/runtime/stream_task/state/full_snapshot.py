@@ -26,12 +26,12 @@ from .....schemas.types import StateFile
 from ....checkpoint.state_files import ANY, Sections
 from ...common.failures import TaskError
 from ...state_backend.stateful import Stateful
-from .fork_worker import Work
+from .fork_worker import ForkedWork
 
 Files = Mapping[str, tuple[StateFile, ...]]
 """By operator id: to be applied in order. Operators without state are not in it."""
 
-MOST_SECTIONS: Final = 16
+MAX_SECTIONS: Final = 16
 """Of one operator."""
 SECTION_BYTES: Final = 256 << 10
 """Below this, neighbouring ranges share a section."""
@@ -42,7 +42,7 @@ FULL: Final = ".full"
 _CHUNK: Final = 8 << 20
 
 
-class Writing(Protocol):
+class FullSnapshotWrite(Protocol):
     """Work that goes on elsewhere."""
 
     @property
@@ -53,14 +53,14 @@ class Writing(Protocol):
         """Ends it."""
 
 
-class FullFile:
+class FullSnapshotFile:
     """One on its way to storage."""
 
     def __init__(
         self,
         storage: Storage,
         path: str,
-        fork: Callable[[Work], Writing],
+        fork: Callable[[ForkedWork], FullSnapshotWrite],
         stateful: Mapping[str, Stateful],
         key_groups: range,
     ) -> None:
@@ -68,7 +68,7 @@ class FullFile:
         self._storage = storage
         self._path = path
         self._files: Future[Files] = Future()
-        self._writing: Writing | None = None
+        self._writing: FullSnapshotWrite | None = None
         try:
             self._scratch = None if storage.can_append else tempfile.mkdtemp(prefix="state-")
         except OSError as error:
@@ -78,7 +78,7 @@ class FullFile:
         here = path if self._scratch is None else posixpath.join(self._scratch, posixpath.basename(path))
 
         def work(progress: Callable[[], None]) -> bytes:
-            return msgspec.msgpack.encode(write_full(target, here, stateful, key_groups, progress))
+            return msgspec.msgpack.encode(write_full_snapshot(target, here, stateful, key_groups, progress))
 
         self._writing = fork(work)
         self._writing.result.add_done_callback(self._written)
@@ -129,7 +129,7 @@ class FullFile:
                 target.write(chunk)
 
 
-class NotBegun(FullFile):
+class NotBegun(FullSnapshotFile):
     """One that is not even tried."""
 
     def __init__(self, reason: str) -> None:
@@ -138,14 +138,14 @@ class NotBegun(FullFile):
         self._files.set_exception(TaskError(f"state could not be written: {reason}"))
 
 
-def sections_of(key_groups: range) -> list[range]:
+def split_sections(key_groups: range) -> list[range]:
     """The key groups in ranges of about the same size; none where there are none."""
-    count = min(MOST_SECTIONS, len(key_groups))
+    count = min(MAX_SECTIONS, len(key_groups))
     bounds = [key_groups.start + len(key_groups) * i // count for i in range(count + 1)] if count else []
     return [range(start, stop) for start, stop in pairwise(bounds)]
 
 
-def write_full(
+def write_full_snapshot(
     storage: Storage,
     path: str,
     stateful: Mapping[str, Stateful],
@@ -153,7 +153,7 @@ def write_full(
     progress: Callable[[], None] = lambda: None,
 ) -> Files:
     """Writes the file. Raises StorageError, RecordTypeError, and whatever pickling a user's value raises."""
-    sections = sections_of(key_groups)
+    sections = split_sections(key_groups)
     files: dict[str, tuple[StateFile, ...]] = {}
     with Sections(storage, path) as file:
         for operator_id, owner in stateful.items():

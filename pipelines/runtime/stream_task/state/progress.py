@@ -13,10 +13,10 @@ import msgspec
 
 from ..input.input_gate import InputGate
 from ..input.input_positions import InputPositions
-from .progress_entry import InputProgress, ProgressEntry, bits_of
+from .progress_entry import InputProgress, ProgressEntry, to_bitmap
 
 
-class Progress(msgspec.Struct, frozen=True):
+class SubtaskProgress(msgspec.Struct, frozen=True):
     """What an attempt goes on from."""
 
     positions: Mapping[tuple[int, int], int] = {}
@@ -30,7 +30,9 @@ class Progress(msgspec.Struct, frozen=True):
     """Where the generation begins in the changelog."""
 
     @classmethod
-    def from_entry(cls, entry: ProgressEntry | None, topics: Sequence[str], generation: int = 0) -> Progress:
+    def from_entry(
+        cls, entry: ProgressEntry | None, topics: Sequence[str], generation: int = 0
+    ) -> SubtaskProgress:
         """As an entry has it; `topics` are those of the inputs, in their order.
 
         Who has ended counts in the same generation only.
@@ -53,7 +55,7 @@ class ProgressWriter:
 
     def __init__(
         self,
-        progress: Progress,
+        progress: SubtaskProgress,
         topics: Sequence[str],
         generation: int,
         positions: InputPositions,
@@ -83,7 +85,7 @@ class ProgressWriter:
                     ids[i] if ids else None,
                     positions.get(i, {}),
                     self._ends.get(i, {}),
-                    b"" if gate is None else bits_of(gate.ended_senders(i)),
+                    b"" if gate is None else to_bitmap(gate.ended_senders(i)),
                 )
                 for i, topic in enumerate(self._topics)
             ),

@@ -65,12 +65,12 @@ _versioned = msgspec.msgpack.Decoder(_Versioned)
 _entries = msgspec.msgpack.Decoder(ProgressEntry)
 
 
-def encode(entry: ProgressEntry) -> bytes:
+def encode_progress(entry: ProgressEntry) -> bytes:
     """The entry as a message's value."""
     return _encoder.encode((VERSION, entry))
 
 
-def decode(data: bytes) -> ProgressEntry:
+def decode_progress(data: bytes) -> ProgressEntry:
     """What `encode` gave. Raises ValueError, also for an entry of a later version."""
     try:
         versioned = _versioned.decode(data)
@@ -86,7 +86,7 @@ def decode(data: bytes) -> ProgressEntry:
         ) from error
 
 
-def bits_of(senders: frozenset[int]) -> bytes:
+def to_bitmap(senders: frozenset[int]) -> bytes:
     """As InputProgress.ended."""
     bits = sum(1 << sender for sender in senders)
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")

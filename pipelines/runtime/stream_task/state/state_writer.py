@@ -25,36 +25,36 @@ from .....schemas.types import CheckpointOptions, OperatorState, SnapshotType
 from ....checkpoint.layout import base_of, checkpoint_id_of
 from ...common.failures import TaskError
 from ...state_backend.stateful import Stateful
-from .delta_files import Segment
-from .fork_worker import Child, Work
-from .full_snapshot import FULL, Files, FullFile, NotBegun, Writing
+from .delta_files import DeltaSegment
+from .fork_worker import ForkedWork, ForkedWorker
+from .full_snapshot import FULL, Files, FullSnapshotFile, FullSnapshotWrite, NotBegun
 
 LEAST_CHAIN: Final = 1 << 20
 """Bytes of changes that are never worth a FULL file."""
-MOST_FILES: Final = 64
+MAX_FILES: Final = 64
 """Files of changes that are."""
 _AT_ONCE: Final = 1 << 20
 """Bytes of changes that are handed to storage together between cuts."""
-_MOST_WAITING: Final = 8 << 20
+_MAX_WAITING: Final = 8 << 20
 """Bytes of changes that may wait in memory for the first cut, which says where they go; of more, the first cut is full.
 Behind a larger FULL file as many as that has may wait, up to MOST_UNWRITTEN: to write it again costs more."""
-MOST_UNWRITTEN: Final = 64 << 20
+MAX_UNWRITTEN: Final = 64 << 20
 """Bytes of changes that may wait for storage to take them."""
 _TOO_SLOW: Final = (
-    f"storage is too slow: {MOST_UNWRITTEN >> 20} MiB of changes have waited for it; once it has come through, the next"
+    f"storage is too slow: {MAX_UNWRITTEN >> 20} MiB of changes have waited for it; once it has come through, the next"
     " checkpoint is full"
 )
-MOST_FULLS: Final = 8
+MAX_FULLS: Final = 8
 """FULL files that may be under way together: each is a process, and a copy of what the task changes meanwhile."""
-_MOST_SKIPPED: Final = 64
+_MAX_SKIPPED: Final = 64
 """Cuts until a FULL file is tried again that could not be written; twice as many each time, up to this."""
 
 
-class Cut:
+class StateSnapshot:
     """A subtask's state at a barrier, on its way to storage."""
 
     def __init__(
-        self, base: FullFile | Files, changes: Sequence[Future[Files]] = (), *, changed: int = -1
+        self, base: FullSnapshotFile | Files, changes: Sequence[Future[Files]] = (), *, changed: int = -1
     ) -> None:
         """`changed`: bytes of changes since the cut before; -1: the base is new."""
         self._base = base
@@ -69,7 +69,7 @@ class Cut:
         Called by another thread than the writer's other methods. Raises TaskError where it cannot be written: the
         checkpoint is to be declined, the task may go on.
         """
-        base = self._base.files() if isinstance(self._base, FullFile) else self._base
+        base = self._base.files() if isinstance(self._base, FullSnapshotFile) else self._base
         files = {operator_id: tuple(some) for operator_id, some in base.items()}
         try:
             for each in self._changes:
@@ -92,7 +92,7 @@ class StateWriter:
         *,
         incremental: bool,
         name: str,
-        fork: Callable[[Work], Writing] = Child,
+        fork: Callable[[ForkedWork], FullSnapshotWrite] = ForkedWorker,
     ) -> None:
         """`stateful`: by operator id (KeptState.by_id); `key_groups`: the subtask's own.
 
@@ -106,24 +106,24 @@ class StateWriter:
         self._fork = fork
         self._io = ThreadPoolExecutor(1, thread_name_prefix="state-io")
         self._numbers = 0
-        self._fulls: list[FullFile] = []
+        self._fulls: list[FullSnapshotFile] = []
         self._waiting: dict[str, list[bytes]] = {}
         self._waiting_size = 0
         self._storage: Storage | None = None
         self._shared = ""
-        self._base: Files | FullFile | None = None
+        self._base: Files | FullSnapshotFile | None = None
         """What the segments follow; None: nothing is known to be in storage."""
         self._base_size = self._base_changes = self._base_files = 0
-        self._segments: list[Segment] = []
+        self._segments: list[DeltaSegment] = []
         """What has changed since: the last one grows."""
         self._cut_size = 0
         """Their bytes at the last cut."""
-        self._next: tuple[FullFile, int] | None = None
+        self._next: tuple[FullSnapshotFile, int] | None = None
         """A FULL file on its way, and how many of the segments lie before it."""
         self._to_skip = self._skipping = 0
         self._follows: int | None = None
         """The checkpoint whose files the first cut goes on from."""
-        self._unwritten: list[Segment] = []
+        self._unwritten: list[DeltaSegment] = []
         """All that storage has not taken whole, dropped or not."""
         self._behind: Future[None] | None = None
         """Done when the thread has come through what was given up."""
@@ -148,7 +148,7 @@ class StateWriter:
         self._waiting.setdefault(key.decode(), []).append(message)
         self._waiting_size += len(message)
         if self._storage is None:
-            if self._waiting_size > max(_MOST_WAITING, min(self._base_size, MOST_UNWRITTEN)):
+            if self._waiting_size > max(_MAX_WAITING, min(self._base_size, MAX_UNWRITTEN)):
                 self._forget()
         elif self._waiting_size >= _AT_ONCE:
             self._flush()
@@ -158,16 +158,16 @@ class StateWriter:
         """Bytes that wait for storage."""
         return sum(segment.waiting for segment in self._unwritten)
 
-    def cut(self, options: CheckpointOptions) -> Cut:
+    def cut(self, options: CheckpointOptions) -> StateSnapshot:
         """All state as of the messages added so far, which are all that `take_changes` has given.
 
         A savepoint, or what is asked to be full, is written whole to where the options say.
         """
         if options.snapshot_type is SnapshotType.SAVEPOINT:
-            return Cut(self._begin_full(Storage(options.directory), options.directory))
+            return StateSnapshot(self._begin_full(Storage(options.directory), options.directory))
         storage = Storage(base_of(options.directory))
         if not self._incremental:
-            return Cut(self._begin_full(storage, options.directory))
+            return StateSnapshot(self._begin_full(storage, options.directory))
         return self._cut_chain(storage, options)
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class StateWriter:
         self._drop(self._segments)
         self._io.shutdown(wait=False)
 
-    def _cut_chain(self, storage: Storage, options: CheckpointOptions) -> Cut:
+    def _cut_chain(self, storage: Storage, options: CheckpointOptions) -> StateSnapshot:
         self._storage, self._shared = storage, options.shared
         self._adopt()
         follows, self._follows = self._follows, None
@@ -191,25 +191,25 @@ class StateWriter:
             self._flush()
         if self._behind is not None:
             if not self._behind.done():
-                return Cut(NotBegun(_TOO_SLOW))
+                return StateSnapshot(NotBegun(_TOO_SLOW))
             self._behind = None
         if self._base is None or options.full:
             # Cuts that follow name it too, also where it is not there yet: what it supersedes may be deleted with it.
             self._drop(self._segments)
             self._base = self._begin_full(storage, options.shared)
             self._segments, self._next, self._cut_size = [self._segment()], None, 0
-            return Cut(self._base)
+            return StateSnapshot(self._base)
         size = sum(segment.size for segment in self._segments)
         changed, self._cut_size = size - self._cut_size, size
         changes = [segment.cut(self._io) for segment in self._segments]
         if self._is_long():
             self._next = self._begin_full(storage, options.shared), len(self._segments)
             self._segments.append(self._segment())
-        return Cut(self._base, changes, changed=changed)
+        return StateSnapshot(self._base, changes, changed=changed)
 
     def _adopt(self) -> None:
         """Takes over the FULL files that have been written since the last cut."""
-        if isinstance(self._base, FullFile) and self._base.done:
+        if isinstance(self._base, FullSnapshotFile) and self._base.done:
             full, self._base = self._base, None
             if full.failed:
                 self._forget()
@@ -218,7 +218,7 @@ class StateWriter:
         if self._next is not None and self._next[0].done:
             (full, before), self._next = self._next, None
             if full.failed:
-                self._to_skip = min(_MOST_SKIPPED, 2 * self._to_skip or 1)
+                self._to_skip = min(_MAX_SKIPPED, 2 * self._to_skip or 1)
                 self._skipping = self._to_skip
             else:
                 self._to_skip = 0
@@ -239,14 +239,14 @@ class StateWriter:
 
     def _is_long(self) -> bool:
         """Whether a FULL file is due."""
-        if self._next is not None or isinstance(self._base, FullFile):
+        if self._next is not None or isinstance(self._base, FullSnapshotFile):
             return False
         if self._skipping:
             self._skipping -= 1
             return False
         size = self._base_changes + sum(segment.size for segment in self._segments)
         files = self._base_files + sum(segment.files for segment in self._segments)
-        return size > max(LEAST_CHAIN, self._base_size) or files > MOST_FILES
+        return size > max(LEAST_CHAIN, self._base_size) or files > MAX_FILES
 
     def _forget(self) -> None:
         """What is in storage does not count any more: the next cut is full."""
@@ -255,13 +255,13 @@ class StateWriter:
         self._waiting, self._waiting_size = {}, 0
         self._next = None
 
-    def _drop(self, segments: Sequence[Segment]) -> None:
+    def _drop(self, segments: Sequence[DeltaSegment]) -> None:
         for segment in segments:
             segment.close(self._io)
 
-    def _segment(self) -> Segment:
+    def _segment(self) -> DeltaSegment:
         assert self._storage is not None
-        return Segment(self._storage, self._shared, self._name)
+        return DeltaSegment(self._storage, self._shared, self._name)
 
     def _flush(self) -> None:
         if not self._segments:
@@ -273,7 +273,7 @@ class StateWriter:
             self._waiting_size = 0
             self._unwritten = [each for each in self._unwritten if each.waiting and each is not segment]
             self._unwritten.append(segment)
-            if self.unwritten > MOST_UNWRITTEN:
+            if self.unwritten > MAX_UNWRITTEN:
                 self._give_up()
 
     def _give_up(self) -> None:
@@ -283,12 +283,12 @@ class StateWriter:
         self._forget()
         self._behind = self._io.submit(lambda: None)
 
-    def _begin_full(self, storage: Storage, directory: str) -> FullFile:
+    def _begin_full(self, storage: Storage, directory: str) -> FullSnapshotFile:
         self._fulls = [each for each in self._fulls if not each.done]
-        if len(self._fulls) >= MOST_FULLS:
+        if len(self._fulls) >= MAX_FULLS:
             return NotBegun(f"{len(self._fulls)} files of all state are still being written: storage is slow")
         self._numbers += 1
         path = posixpath.join(directory, f"{self._name}-{self._numbers}{FULL}")
-        full = FullFile(storage, path, self._fork, self._stateful, self._key_groups)
+        full = FullSnapshotFile(storage, path, self._fork, self._stateful, self._key_groups)
         self._fulls.append(full)
         return full

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from ...common.failures import ProgressLost, TaskError, one_line
+from ...common.failures import ProgressLostError, TaskError, one_line
 from ...operators.chain import OperatorChain
 from ...operators.user_functions import typed_by
 from ...state_backend.accumulators import CHANGELOG_KEY, Accumulators
@@ -22,7 +22,7 @@ MARKER: Final = b"~checkpoint"
 """In the place of an operator id, in the changelog: what lies before is part of the checkpoint with this id."""
 
 
-class KeptState:
+class SubtaskState:
     """Of the operators, of a source that the subtask reads itself, and of the accumulators."""
 
     def __init__(
@@ -68,10 +68,10 @@ class KeptState:
         """
         try:
             self.restore(key, message)
-        except (ProgressLost, OSError, MemoryError):
+        except (ProgressLostError, OSError, MemoryError):
             raise
         except Exception as error:  # nobody knows what other bytes make of what reads them
-            raise ProgressLost(
+            raise ProgressLostError(
                 f"{place()} holds what is no change of state of this job: {one_line(error)}. Somebody else has written"
                 " to the topic; the job has to go back to a checkpoint"
             ) from error

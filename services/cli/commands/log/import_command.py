@@ -9,9 +9,9 @@ import typer
 
 from ...args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
 from ...exit_codes import ExitCode
-from ...readers.kafka_check import check_reachable
-from ...render.output import result, tell
-from ...render.progress import Progress
+from ...readers.kafka_check import check_kafka_reachable
+from ...render.output import print_progress, print_result
+from ...render.progress import ProgressLine
 
 
 def import_log(
@@ -36,17 +36,19 @@ def import_log(
     from ....log.topics import ensure_cluster_topics, submissions_topic
 
     with FileLog.open(path) as file:
-        with Progress(f"checks {path}", file.description.entries) as progress:
+        with ProgressLine(f"checks {path}", file.description.entries) as progress:
             checked = check(file, progress)
-        check_reachable(configuration)
+        check_kafka_reachable(configuration)
         ensure_cluster_topics(create_admin_client(configuration), configuration.cluster_id)
         log = open_event_log(configuration)
         try:
-            with Progress(f"imports into {log.topic}", file.description.entries) as progress:
+            with ProgressLine(f"imports into {log.topic}", file.description.entries) as progress:
                 imported = import_file(file, log, checked=checked, on_progress=progress)
             filled = fill_submissions(configuration, checked.positions)
         except KeyboardInterrupt:
-            tell(f"{log.topic} has only the beginning of {path}: the same command goes on with the rest")
+            print_progress(
+                f"{log.topic} has only the beginning of {path}: the same command goes on with the rest"
+            )
             raise
         finally:
             log.close()
@@ -57,11 +59,11 @@ def import_log(
             **msgspec.to_builtins(imported),
             "submissions_filled": filled,
         }
-        result(msgspec.json.encode(data).decode())
+        print_result(msgspec.json.encode(data).decode())
         return ExitCode.OK
-    result(f"{log.topic}: {imported.entries:,} entries, {imported.written:,} of them written now")
-    result(f"state hash {imported.state_hash}, of the file and of the log alike")
+    print_result(f"{log.topic}: {imported.entries:,} entries, {imported.written:,} of them written now")
+    print_result(f"state hash {imported.state_hash}, of the file and of the log alike")
     if filled:
         topic = submissions_topic(configuration.cluster_id)
-        result(f"{topic}: filled up with {filled:,} records, to where the log has admitted submissions")
+        print_result(f"{topic}: filled up with {filled:,} records, to where the log has admitted submissions")
     return ExitCode.OK

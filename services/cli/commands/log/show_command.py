@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...args.common_options import BootstrapServers, ClusterId, Format, Home, Output
-from ...args.event_filter import Job, Types, check_types, job_id
-from ...args.log_source import File, From, To, find_source, stretch
-from ...exit_codes import ExitCode, Failure
-from ...render.output import result
-from ...render.progress import Progress
+from ...args.event_filter import EventTypes, Job, check_types, job_id
+from ...args.log_source import File, From, To, find_source, position_range
+from ...exit_codes import CommandFailure, ExitCode
+from ...render.output import print_result
+from ...render.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from ....history import Entry
-    from ....history.log_source import Source
+    from ....history import FormattedEvent
+    from ....history.log_source import LogSource
 
 
 def log(
@@ -26,7 +26,7 @@ def log(
     ] = False,
     start: From = None,
     end: To = None,
-    types: Types = None,
+    types: EventTypes = None,
     job: Job = None,
     file: File = None,
     output: Output = Format.TEXT,
@@ -44,23 +44,23 @@ def log(
     check_types(types or [])
     if follow and (file is not None or end is not None):
         other = "--file" if file is not None else "--to"
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE, f"--follow and {other} exclude each other: nothing is said behind the end"
         )
-    from ....history import Wanted
+    from ....history import EventFilter
     from ....history.entity_history import line
 
     with find_source(home, bootstrap_servers, cluster_id, file, selections=True) as source:
-        first, last = stretch(source, start, end)
+        first, last = position_range(source, start, end)
         if job is not None and source.whole:
             job = job_id(source, job)
-        wanted = Wanted.of(types or (), job if source.whole else None, first)
-        told = _followed(source) if follow else _told(source, last)
-        with Progress(f"reads {source.log.topic}", last) as progress:
+        wanted = EventFilter.of(types or (), job if source.whole else None, first)
+        told = _follow(source) if follow else _print_event(source, last)
+        with ProgressLine(f"reads {source.log.topic}", last) as progress:
             for entry in told:
                 if wanted.takes(entry):
                     progress.close()
-                    result(as_json(entry) if output is Format.JSON else line(entry))
+                    print_result(to_json(entry) if output is Format.JSON else line(entry))
                 else:
                     progress(entry.record.offset)
     return ExitCode.OK
@@ -71,37 +71,37 @@ def _check_nothing_given(context: typer.Context) -> None:
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE":
-            raise Failure(
+            raise CommandFailure(
                 ExitCode.USAGE,
                 f"{parameter.opts[0]} stands before {context.invoked_subcommand!r}: "
                 "the options of a subcommand follow its name",
             )
 
 
-def as_json(entry: Entry) -> str:
+def to_json(entry: FormattedEvent) -> str:
     """All of an event on one line."""
     import msgspec
 
     return msgspec.json.encode(entry.as_data()).decode()
 
 
-def _told(source: Source, end: int) -> Iterator[Entry]:
-    from ....history import Entry, Fold
+def _print_event(source: LogSource, end: int) -> Iterator[FormattedEvent]:
+    from ....history import FormattedEvent, HistoryProjection
     from ....log.event_log import read_to_end
 
     if source.whole:
-        yield from Fold().read(source.log, end, source.store)
+        yield from HistoryProjection().read(source.log, end, source.store)
         return
     # Without what was left out nobody knows what an event is about.
     for batch in read_to_end(source.log, 0, end=end):
         for record in batch:
-            yield Entry(record, None)
+            yield FormattedEvent(record, None)
 
 
-def _followed(source: Source) -> Iterator[Entry]:
-    from ....history import Fold
+def _follow(source: LogSource) -> Iterator[FormattedEvent]:
+    from ....history import HistoryProjection
 
-    fold = Fold()
+    fold = HistoryProjection()
     tail = source.log.tail(fold.begin(source.log, source.store))
     try:
         while True:

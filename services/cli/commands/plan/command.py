@@ -19,10 +19,10 @@ from ...args.common_options import (
     configuration,
     job_options,
     misplaced_options_named,
-    shipped,
+    shipped_files,
 )
-from ...exit_codes import ExitCode, Failure
-from ...render.output import result
+from ...exit_codes import CommandFailure, ExitCode
+from ...render.output import print_result
 
 if TYPE_CHECKING:
     from .....pipelines.graph.stream_graph import StreamGraph
@@ -67,21 +67,23 @@ def plan(
     The program runs up to its first `execute`, in a process of its own. Everything behind PROGRAM belongs to it.
     """
     if output is Format.JSON and graph not in (Graph.ALL, Graph.STREAM):
-        raise Failure(ExitCode.USAGE, f"-o json prints the StreamGraph: leave --graph {graph.value} out")
+        raise CommandFailure(
+            ExitCode.USAGE, f"-o json prints the StreamGraph: leave --graph {graph.value} out"
+        )
     options = job_options(configuration(home, None, None, definitions))
-    stream_graph, job_graph = _built(program, arguments or [], parallelism, options, py_files or [])
+    stream_graph, job_graph = _build(program, arguments or [], parallelism, options, py_files or [])
     if svg is not None:
         _write_svg(svg, _diagrams(graph, stream_graph, job_graph), job_graph.name)
     if output is Format.JSON:
         from .flink_json import json_plan
 
-        result(json_plan(stream_graph))
+        print_result(json_plan(stream_graph))
     elif svg is None:
         _draw(_diagrams(graph, stream_graph, job_graph))
     return ExitCode.OK
 
 
-def _built(
+def _build(
     program: str,
     arguments: Sequence[str],
     parallelism: int | None,
@@ -97,7 +99,7 @@ def _built(
         arguments=tuple(arguments),
         parallelism=parallelism,
         configuration=options,
-        python_files=shipped(py_files),
+        python_files=shipped_files(py_files),
     )
     with misplaced_options_named(program, arguments):
         return build_plan(request)
@@ -118,19 +120,19 @@ def _diagrams(graph: Graph, stream_graph: StreamGraph, job_graph: JobGraph) -> l
 def _draw(diagrams: Sequence[Diagram]) -> None:
     from rich.console import Console
 
-    from .terminal import drawn
+    from .terminal import draw
 
     console = Console(highlight=False)
     width = max(console.width, _NARROWEST)
     for i, diagram in enumerate(diagrams):
         if i:
             console.print()
-        for line in drawn(diagram, width):
+        for line in draw(diagram, width):
             console.print(line, soft_wrap=True)
 
 
 def _write_svg(path: Path, diagrams: Sequence[Diagram], name: str) -> None:
     from ...render.svg_file import write_svg
-    from .svg import svg_of
+    from .svg import to_svg
 
-    write_svg(path, svg_of(diagrams, name))
+    write_svg(path, to_svg(diagrams, name))

@@ -55,13 +55,13 @@ class Layout:
     height: float
 
 
-def layered(
+def compute_layout(
     sizes: Sequence[Size], edges: Sequence[tuple[int, int]], *, column_gap: float, row_gap: float
 ) -> Layout:
     """Places nodes of these sizes, joined by edges of node indexes. Raises ValueError on a cycle."""
     layer_of = _layers(len(sizes), edges)
     columns, links = _columns(layer_of, edges)
-    columns = _ordered(columns, links)
+    columns = _order_layer(columns, links)
     widths = [max(_width(key, sizes) for key in column) for column in columns]
     lefts = [sum(widths[:i]) + column_gap * i for i in range(len(columns))]
     centres = _centres(columns, links, lambda key: _height(key, sizes), row_gap)
@@ -134,21 +134,21 @@ def _columns(layer_of: Sequence[int], edges: Sequence[tuple[int, int]]) -> tuple
     return columns, links
 
 
-def _ordered(columns: list[list[Key]], links: Links) -> list[list[Key]]:
+def _order_layer(columns: list[list[Key]], links: Links) -> list[list[Key]]:
     best, fewest = columns, _crossings(columns, links)
     current = columns
     for sweep in range(_SWEEPS):
         if not fewest:
             break
         forward = sweep % 2 == 0
-        current = _swept(current, links, forward)
+        current = _sweep(current, links, forward)
         crossings = _crossings(current, links)
         if crossings < fewest:
             best, fewest = current, crossings
     return best
 
 
-def _swept(columns: list[list[Key]], links: Links, forward: bool) -> list[list[Key]]:
+def _sweep(columns: list[list[Key]], links: Links, forward: bool) -> list[list[Key]]:
     """Each column ordered by the mean place of its neighbours in the column before it."""
     result = [list(column) for column in columns]
     steps = range(1, len(result)) if forward else range(len(result) - 2, -1, -1)

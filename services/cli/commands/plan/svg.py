@@ -8,9 +8,9 @@ from xml.sax.saxutils import escape
 
 from rich.cells import cell_len
 
-from ...render.wrapping import wrapped
+from ...render.wrapping import wrap_text
 from .diagram import Arrow, Box, Diagram, Row
-from .layout import Place, Size, layered
+from .layout import Place, Size, compute_layout
 
 _CELL = 7.3
 """Width of a character of 12 px in a monospaced font."""
@@ -36,7 +36,7 @@ _DEFINITIONS = (
 )
 
 
-def svg_of(diagrams: Sequence[Diagram], title: str) -> str:
+def to_svg(diagrams: Sequence[Diagram], title: str) -> str:
     """The whole document."""
     body: list[str] = []
     y, width = _MARGIN, 0.0
@@ -86,15 +86,15 @@ class _Lines:
 
 def _box_lines(box: Box) -> _Lines:
     room = _BOX_CELLS - len(box.badge) - 1
-    title = [("title", line) for line in wrapped(box.title, room)]
+    title = [("title", line) for line in wrap_text(box.title, room)]
     title[0] = ("title", f"{title[0][1].ljust(room)} {box.badge}" if box.badge else title[0][1])
-    facts = [("quiet", line) for fact in box.facts for line in wrapped(fact, _BOX_CELLS)]
-    rows = tuple(Row(line, row.index) for row in box.rows for line in wrapped(row.text, _BOX_CELLS - 2))
+    facts = [("quiet", line) for fact in box.facts for line in wrap_text(fact, _BOX_CELLS)]
+    rows = tuple(Row(line, row.index) for row in box.rows for line in wrap_text(row.text, _BOX_CELLS - 2))
     return _Lines((*title, *facts), rows)
 
 
 def _label_lines(arrow: Arrow) -> _Lines:
-    notes = [line for note in arrow.notes for line in wrapped(note, _LABEL_CELLS)]
+    notes = [line for note in arrow.notes for line in wrap_text(note, _LABEL_CELLS)]
     kind = "chained" if arrow.chained else "quiet"
     return _Lines((("title", arrow.label), *((kind, line) for line in notes)), arrow.partitions)
 
@@ -112,7 +112,7 @@ class _Drawing:
             for ends in ((arrow.source, label), (label, arrow.target))
         ]
         sizes = [lines.size for lines in self._lines]
-        self._layout = layered(sizes, edges, column_gap=_COLUMN_GAP, row_gap=_ROW_GAP)
+        self._layout = compute_layout(sizes, edges, column_gap=_COLUMN_GAP, row_gap=_ROW_GAP)
         self._sizes = sizes
         heading = max(len(diagram.title) * 11.0, cell_len(diagram.summary) * _CELL)
         self.width = max(self._layout.width, heading)

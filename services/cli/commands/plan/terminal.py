@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from .....infra.sanitize import escape_control_characters
-from ...render.wrapping import wrapped
+from ...render.wrapping import wrap_text
 from .diagram import Arrow, Box, Diagram
 
 MOST_LANES = 8
@@ -27,10 +27,10 @@ Styled = tuple[str, str]
 """A line and its style."""
 
 
-def drawn(diagram: Diagram, width: int) -> Iterator[Text]:
+def draw(diagram: Diagram, width: int) -> Iterator[Text]:
     """The lines of the drawing, none longer than `width` cells (40 or more)."""
     yield Text.assemble((diagram.title, _TITLE))
-    yield from (Text(line, _QUIET) for line in wrapped(diagram.summary, width))
+    yield from (Text(line, _QUIET) for line in wrap_text(diagram.summary, width))
     yield Text("")
     yield from _Drawing(diagram, width).lines()
 
@@ -77,14 +77,14 @@ class _Drawing:
 
     def _content(self, box: Box, room: int) -> Iterator[Styled]:
         """The lines of a box but those where arrows end or begin."""
-        lines = wrapped(box.title, max(room - len(box.badge) - 2, 8))
+        lines = wrap_text(box.title, max(room - len(box.badge) - 2, 8))
         if box.badge:
             lines[0] += box.badge.rjust(room - cell_len(lines[0]))
         yield from ((line, _TITLE) for line in lines)
         for fact in box.facts:
-            yield from ((line, _QUIET) for line in wrapped(fact, room))
+            yield from ((line, _QUIET) for line in wrap_text(fact, room))
         for row in box.rows:
-            yield from ((line, "") for line in wrapped(row.text, room))
+            yield from ((line, "") for line in wrap_text(row.text, room))
 
     def _box(self, place: int) -> Iterator[Text]:
         entered = place > 0 and place - 1 in self._down
@@ -108,12 +108,12 @@ class _Drawing:
             return
         arrow = self._arrows[number][2]
         stem = _CHAINED if arrow.chained else ""
-        for text, style in _said(arrow, "", self._room):
+        for text, style in _format_label(arrow, "", self._room):
             yield self._line(" │", stem).append(f" {text}", style)
 
     def _arrival(self, number: int, sender: str, arrow: Arrow) -> Iterator[Text]:
         lane = self._lanes.get(number)
-        for i, (text, style) in enumerate(_said(arrow, f" {sender}", self._inner - 2)):
+        for i, (text, style) in enumerate(_format_label(arrow, f" {sender}", self._inner - 2)):
             first = i == 0
             yield self._inside(text if first else f"  {text}", style, ends=lane if first else None)
             if first and lane is not None:
@@ -121,7 +121,7 @@ class _Drawing:
 
     def _departure(self, number: int, receiver: str) -> Iterator[Text]:
         lane = self._lanes.get(number)
-        for i, text in enumerate(wrapped(receiver, self._inner - 2)):
+        for i, text in enumerate(wrap_text(receiver, self._inner - 2)):
             yield self._inside(text if i == 0 else f"  {text}", _LABEL, begins=lane if i == 0 else None)
             if i == 0 and lane is not None:
                 self._active.add(lane)
@@ -149,11 +149,11 @@ class _Drawing:
         return self._gutter - 2 * lane - 2
 
 
-def _said(arrow: Arrow, who: str, room: int) -> Iterator[Styled]:
-    yield from ((line, _LABEL) for line in wrapped(f"{arrow.label}{who}", room))
+def _format_label(arrow: Arrow, who: str, room: int) -> Iterator[Styled]:
+    yield from ((line, _LABEL) for line in wrap_text(f"{arrow.label}{who}", room))
     for note in arrow.notes:
         style = _CHAINED if arrow.chained else _QUIET
-        yield from ((line, style) for line in wrapped(note, room))
+        yield from ((line, style) for line in wrap_text(note, room))
 
 
 def _order(diagram: Diagram) -> list[int]:

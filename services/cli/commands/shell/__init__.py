@@ -12,7 +12,7 @@ import typer
 
 from ...args.common_options import BootstrapServers, ClusterId, Home
 from ...args.log_source import At, File, find_source
-from ...exit_codes import ExitCode, Failure
+from ...exit_codes import CommandFailure, ExitCode
 
 
 def shell(
@@ -50,5 +50,7 @@ def shell(
                 if not explorer.do(line):
                     break
             except CommandFailed as error:
-                raise Failure(ExitCode.NOT_FOUND if error.missing else ExitCode.USAGE, str(error)) from None
+                raise CommandFailure(
+                    ExitCode.NOT_FOUND if error.missing else ExitCode.USAGE, str(error)
+                ) from None
     return ExitCode.OK

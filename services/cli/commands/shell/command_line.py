@@ -14,7 +14,7 @@ class CommandFailed(Exception):
         super().__init__(why)
 
 
-def commands(line: str) -> Iterator[list[str]]:
+def split_commands(line: str) -> Iterator[list[str]]:
     """The words of each command of a line; ; ends one, # begins a remark. Raises CommandFailed."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=";")
     lexer.whitespace_split = True
@@ -32,7 +32,7 @@ def commands(line: str) -> Iterator[list[str]]:
         yield words
 
 
-def options_of(
+def parse_options(
     words: list[str], known: Mapping[str, bool], command: str
 ) -> tuple[dict[str, str | bool | None], list[str]]:
     """The options and the other words; `known`: option -> whether a value follows it. Raises CommandFailed."""

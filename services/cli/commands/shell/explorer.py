@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .....infra.sanitize import escape_control_characters
-from ...args.time_travel import as_json, clock, replica_at, time_of
-from ...render.state import brief, lines
-from .command_line import CommandFailed, commands, number, options_of
+from ...args.time_travel import format_moment, replica_at, time_of, to_json
+from ...render.state import format_brief, format_lines
+from .command_line import CommandFailed, number, parse_options, split_commands
 
 if TYPE_CHECKING:
     from ....core.replica import Replica
-    from ....history.log_source import Source
+    from ....history.log_source import LogSource
     from ....history.state_tree import Parts
 
 _INDENT = "    "
@@ -27,7 +27,7 @@ _INDENT = "    "
 class Explorer:
     """Where somebody is, in time and in the tree."""
 
-    def __init__(self, source: Source, place: str | None) -> None:
+    def __init__(self, source: LogSource, place: str | None) -> None:
         """Raises as `moments.replica_at`."""
         self._source = source
         self._here: Parts = ()
@@ -47,15 +47,15 @@ class Explorer:
 
     def prompt(self) -> str:
         """Where one is, for the next command."""
-        from ....history.state_tree import shown
+        from ....history.state_tree import format_value
 
         return escape_control_characters(
-            f"{self._source.cluster}@{self._replica.offset}:{shown(self._here)}> "
+            f"{self._source.cluster}@{self._replica.offset}:{format_value(self._here)}> "
         )
 
     def where(self) -> str:
         """Which moment this is."""
-        time = clock(time_of(self._source, self._replica.offset))
+        time = format_moment(time_of(self._source, self._replica.offset))
         return escape_control_characters(
             f"{self._source.log.topic} behind offset {self._replica.offset}{f', {time}' if time else ''}"
         )
@@ -65,7 +65,7 @@ class Explorer:
 
         Raises CommandFailed, and what `moments.replica_at` does.
         """
-        for words in commands(line):
+        for words in split_commands(line):
             name, *arguments = words
             if name in ("exit", "quit"):
                 return False
@@ -79,16 +79,23 @@ class Explorer:
 
     def completions(self, text: str) -> list[str]:
         """The paths that begin so."""
-        from ....history.state_tree import NoSuchPath, NotADirectory, entries_of, escaped, is_directory, parse
+        from ....history.state_tree import (
+            NoSuchPath,
+            NotADirectory,
+            escape,
+            is_directory,
+            list_entries,
+            parse,
+        )
 
         head, slash, begun = text.rpartition("/")
         try:
-            entries = entries_of(self._tree.at(parse(head + slash, self._here))) or {}
+            entries = list_entries(self._tree.at(parse(head + slash, self._here))) or {}
         except (NoSuchPath, NotADirectory):
             return []
         found = []
         for name in entries:
-            shown = escaped(name)
+            shown = escape(name)
             if shown.startswith(begun):
                 found.append(f"{head}{slash}{shown}{'/' if is_directory(entries, name) else ' '}")
         return found
@@ -97,90 +104,90 @@ class Explorer:
 
     def _ls(self, words: list[str]) -> Iterator[str]:
         """ls [-l] [PATH]...: what is in directories; -l: with values, and how many entries there are"""
-        from ....history.state_tree import entries_of, escaped, is_directory, shown
+        from ....history.state_tree import escape, format_value, is_directory, list_entries
 
-        options, paths = options_of(words, {"-l": False}, "ls")
+        options, paths = parse_options(words, {"-l": False}, "ls")
         found = self._meant(paths or ["."])
         long = bool(options["-l"])
         for parts in found:
-            entries = entries_of(self._tree.at(parts))
+            entries = list_entries(self._tree.at(parts))
             if entries is None:
-                yield _listed(shown(parts), self._tree.at(parts), long=long)
+                yield _list_entry(format_value(parts), self._tree.at(parts), long=long)
                 continue
             if len(found) > 1:
-                yield f"{escape_control_characters(shown(parts))}:"
+                yield f"{escape_control_characters(format_value(parts))}:"
             if long:
-                yield from (_listed(escaped(name), entries[name], long=True) for name in entries)
+                yield from (_list_entry(escape(name), entries[name], long=True) for name in entries)
                 continue
             names = [
-                escape_control_characters(f"{escaped(each)}{'/' if is_directory(entries, each) else ''}")
+                escape_control_characters(f"{escape(each)}{'/' if is_directory(entries, each) else ''}")
                 for each in entries
             ]
             yield from _in_columns(names) if sys.stdout.isatty() else names
 
     def _cat(self, words: list[str]) -> Iterator[str]:
         """cat [-j] PATH...: values, and all that is in directories; -j: as JSON, one line for each path"""
-        from ....history.state_tree import entries_of
+        from ....history.state_tree import list_entries
 
-        options, paths = options_of(words, {"-j": False}, "cat")
+        options, paths = parse_options(words, {"-j": False}, "cat")
         if not paths:
             raise CommandFailed("cat PATH...: what is to be shown?")
         for parts in self._meant(paths):
             found = self._tree.at(parts)
             if options["-j"]:
-                yield as_json(_plain(found))
-            elif entries_of(found) is None:
+                yield to_json(_plain(found))
+            elif list_entries(found) is None:
                 yield _value(found)
             else:
-                yield from lines(_plain(found))
+                yield from format_lines(_plain(found))
 
     def _tree_of(self, words: list[str]) -> Iterator[str]:
         """tree [-L DEPTH] [PATH]...: all that is below, indented"""
-        from ....history.state_tree import entries_of, escaped, shown
+        from ....history.state_tree import escape, format_value, list_entries
 
-        options, paths = options_of(words, {"-L": True}, "tree")
+        options, paths = parse_options(words, {"-L": True}, "tree")
         depth = number(options["-L"], "tree -L")
         for start in self._meant(paths or ["."]):
             for parts, found in self._tree.walk(start, depth):
                 level = len(parts) - len(start)
-                name = escaped(parts[-1]) if level else shown(start)
-                is_directory = entries_of(found) is not None
-                end = ("/" if level else "") if is_directory else f": {brief(found)}"
+                name = escape(parts[-1]) if level else format_value(start)
+                is_directory = list_entries(found) is not None
+                end = ("/" if level else "") if is_directory else f": {format_brief(found)}"
                 yield f"{_INDENT * level}{escape_control_characters(name)}{end}"
 
     def _find(self, words: list[str]) -> Iterator[str]:
         """find [PATH]... [-name NAME] [-value VALUE]: paths whose last name, whose value is such; with wildcards"""
-        from ....history.state_tree import escaped, shown
+        from ....history.state_tree import escape, format_value
 
-        options, paths = options_of(words, {"-name": True, "-value": True}, "find")
+        options, paths = parse_options(words, {"-name": True, "-value": True}, "find")
         name, value = options["-name"], options["-value"]
         for start in self._meant(paths or ["."]):
             for parts, found in self._tree.walk(start):
-                if name is not None and not (parts and fnmatch.fnmatchcase(escaped(parts[-1]), str(name))):
+                if name is not None and not (parts and fnmatch.fnmatchcase(escape(parts[-1]), str(name))):
                     continue
                 if value is not None and not _is_value(found, str(value)):
                     continue
-                yield escape_control_characters(shown(parts))
+                yield escape_control_characters(format_value(parts))
 
     def _cd(self, words: list[str]) -> Iterator[str]:
         """cd [PATH]: goes there; without one, to the root"""
-        from ....history.state_tree import entries_of, shown
+        from ....history.state_tree import format_value, list_entries
 
-        _, paths = options_of(words, {}, "cd")
+        _, paths = parse_options(words, {}, "cd")
         found = self._meant(paths or ["/"])
         if len(found) != 1 or len(paths) > 1:
             raise CommandFailed(f"cd [PATH]: {' '.join(paths)} are {len(found)} places")
-        if entries_of(self._tree.at(found[0])) is None:
-            raise CommandFailed(f"{shown(found[0])} is a value, no directory")
+        if list_entries(self._tree.at(found[0])) is None:
+            raise CommandFailed(f"{format_value(found[0])} is a value, no directory")
         self._here = found[0]
         yield from ()
 
     def _pwd(self, words: list[str]) -> Iterator[str]:
         """pwd: where one is"""
-        from ....history.state_tree import shown
+        from ....history.state_tree import format_value
 
-        options_of(words, {}, "pwd")
-        yield escape_control_characters(shown(self._here))
+        parse_options(words, {}, "pwd")
+        yield escape_control_characters(format_value(self._here))
 
     def _at(self, words: list[str]) -> Iterator[str]:
         """at [OFFSET|TIME|end]: goes to another moment of the log; without one, tells which this is"""
@@ -200,8 +207,8 @@ class Explorer:
 
     def _diff(self, words: list[str]) -> Iterator[str]:
         """diff OFFSET|TIME|end [PATH]...: what is not the same at another moment, from here to there"""
-        from ....history.state_diff import difference
-        from ....history.state_tree import of_change
+        from ....history.state_diff import diff_states
+        from ....history.state_tree import change_path
         from ..diff import field_line
 
         if not words:
@@ -209,8 +216,8 @@ class Explorer:
         place, *paths = words
         other = self._replica_at(None if place == "end" else place)
         wanted = self._meant(paths) if paths else [self._here]
-        for change in difference(self._replica, other).changes:
-            parts = of_change(change.path)
+        for change in diff_states(self._replica, other).changes:
+            parts = change_path(change.path)
             if any(parts[: len(each)] == each for each in wanted):
                 yield field_line(change)
 
@@ -222,25 +229,25 @@ class Explorer:
     # What they have in common
 
     def _go_to(self, place: str | None) -> None:
-        from ....history.state_tree import Tree
+        from ....history.state_tree import StateTree
         from ....history.time_travel import state_hash
 
         self._replica = replica = self._replica_at(place)
         about = {
             "offset": replica.offset,
-            "time": clock(time_of(self._source, replica.offset)),
+            "time": format_moment(time_of(self._source, replica.offset)),
             "state_hash": state_hash(replica),
             "feature_level": replica.leadership.feature_level,
         }
-        self._tree = Tree(replica, about)
+        self._tree = StateTree(replica, about)
 
     def _replica_at(self, place: str | None) -> Replica:
-        from ....history.log_position import BadPosition, OutsideLog
+        from ....history.log_position import InvalidPosition, PositionOutOfRange
 
         try:
             return replica_at(self._source, place)
-        except (BadPosition, OutsideLog) as error:
-            raise CommandFailed(str(error), missing=isinstance(error, OutsideLog)) from None
+        except (InvalidPosition, PositionOutOfRange) as error:
+            raise CommandFailed(str(error), missing=isinstance(error, PositionOutOfRange)) from None
 
     def _meant(self, paths: list[str]) -> list[Parts]:
         """What the paths mean. Raises CommandFailed for one that means nothing."""
@@ -272,27 +279,27 @@ def _in_columns(names: list[str]) -> Iterator[str]:
         yield "".join(name.ljust(width) for name in names[row::rows]).rstrip()
 
 
-def _listed(name: str, value: Any, *, long: bool) -> str:
-    from ....history.state_tree import entries_of
+def _list_entry(name: str, value: Any, *, long: bool) -> str:
+    from ....history.state_tree import list_entries
 
-    entries = entries_of(value)
+    entries = list_entries(value)
     if entries is None:
-        return escape_control_characters(f"{name}: {brief(value)}" if long else name)
+        return escape_control_characters(f"{name}: {format_brief(value)}" if long else name)
     count = f" {len(entries):,} entr{'y' if len(entries) == 1 else 'ies'}" if long else ""
     return escape_control_characters(f"{name}/{count}")
 
 
 def _is_value(found: Any, pattern: str) -> bool:
-    from ....history.state_tree import entries_of
+    from ....history.state_tree import list_entries
 
-    return entries_of(found) is None and fnmatch.fnmatchcase(_value(found), pattern)
+    return list_entries(found) is None and fnmatch.fnmatchcase(_value(found), pattern)
 
 
 def _value(value: Any) -> str:
     """A value as it is: a text without quotes, all else as in JSON."""
     if isinstance(value, str):
         return "\n".join(map(escape_control_characters, value.split("\n")))
-    return as_json(value)
+    return to_json(value)
 
 
 def _plain(found: Any) -> Any:

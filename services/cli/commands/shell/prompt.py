@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmd
 
-from ...exit_codes import ExitCode, explained
+from ...exit_codes import ExitCode, to_failure
 from .command_line import CommandFailed
 from .explorer import Explorer
 
@@ -43,7 +43,7 @@ class Prompt(cmd.Cmd):
         try:
             return not self._explorer.do(line)
         except Exception as error:
-            known = error if isinstance(error, CommandFailed) else explained(error)
+            known = error if isinstance(error, CommandFailed) else to_failure(error)
             if known is None:
                 raise
             print(known)

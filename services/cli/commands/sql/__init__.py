@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...args.common_options import BootstrapServers, ClusterId, Home, find_cluster
-from ...args.log_source import File, From, To, find_source, stretch
-from ...exit_codes import ExitCode, Failure
-from ...render.output import tell
-from .results import Form, list_tables, show
+from ...args.log_source import File, From, To, find_source, position_range
+from ...exit_codes import CommandFailure, ExitCode
+from ...render.output import print_progress
+from .results import ResultFormat, list_tables, print_rows
 
 if TYPE_CHECKING:
-    from ....history.log_source import Source
-    from ....history.sql.scan import Origin
+    from ....history.log_source import LogSource
+    from ....history.sql.scan import ScanOrigin
 
 
 def sql(
@@ -36,8 +36,8 @@ def sql(
         ),
     ] = False,
     output: Annotated[
-        Form, typer.Option("--output", "-o", help="For people; JSON, an object a row; or CSV.")
-    ] = Form.TEXT,
+        ResultFormat, typer.Option("--output", "-o", help="For people; JSON, an object a row; or CSV.")
+    ] = ResultFormat.TEXT,
     start: From = None,
     end: To = None,
     file: File = None,
@@ -54,40 +54,40 @@ def sql(
         return ExitCode.OK
     asked = None if queries is None and sys.stdin.isatty() else _statements(queries)
     with find_source(home, bootstrap_servers, cluster_id, file, selections=True) as source:
-        begin, behind = stretch(source, start, end)
-        from ....history.sql.scan import Origin, first_entry
+        begin, behind = position_range(source, start, end)
+        from ....history.sql.scan import ScanOrigin, first_entry
 
         of = file if file is not None else find_cluster(home, bootstrap_servers, cluster_id)
         begin = max(begin, first_entry(source.log))
-        _answer(source, Origin.of(of), begin, behind, asked, output, follows=end is None)
+        _answer(source, ScanOrigin.of(of), begin, behind, asked, output, follows=end is None)
     return ExitCode.OK
 
 
 def _statements(queries: Sequence[str] | None) -> list[str]:
     """What is asked, one by one. Raises Failure where that is nothing."""
-    from ....history.sql.statements import statements
+    from ....history.sql.statements import split_statements
 
     texts = [sys.stdin.read()] if queries is None else queries
-    found = [each for text in texts for each in statements(f"{text}\n;")[0]]
+    found = [each for text in texts for each in split_statements(f"{text}\n;")[0]]
     if not found:
-        raise Failure(
+        raise CommandFailure(
             ExitCode.USAGE, 'there is no query: `tailrace sql "SELECT type, count(*) FROM log GROUP BY 1"`'
         )
     return found
 
 
 def _answer(
-    source: Source,
-    origin: Origin,
+    source: LogSource,
+    origin: ScanOrigin,
     begin: int,
     end: int,
     asked: Sequence[str] | None,
-    output: Form,
+    output: ResultFormat,
     *,
     follows: bool,
 ) -> None:
     """Of the log's offsets from `begin` to `end`; `follows`: or what there is when a person asks the next question."""
-    tell("starts Spark, which takes some seconds")
+    print_progress("starts Spark, which takes some seconds")
     from ....history.sql.session import session
 
     with session() as spark:
@@ -97,7 +97,7 @@ def _answer(
         told = Queries(spark, LogTables(spark, origin, begin, end))
         if asked is not None:
             for each in asked:
-                show(told, each, output)
+                print_rows(told, each, output)
             return
         from .prompt import Prompt
 
@@ -105,6 +105,6 @@ def _answer(
             now = source.log.end() if follows else end
             if now > told.log.end:
                 told.log = LogTables(spark, origin, begin, now)
-            show(told, statement, output)
+            print_rows(told, statement, output)
 
         Prompt(f"{source.log.topic}, offsets {begin} to {end - 1}", told.log.tables, ask).run()

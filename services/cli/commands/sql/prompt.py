@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ...exit_codes import explained
+from ...exit_codes import to_failure
 
 if TYPE_CHECKING:
     from ....history.sql.tables import Table
@@ -51,14 +51,14 @@ class Prompt:
 
     def _take(self, text: str) -> str:
         """What is left after the statements that have ended."""
-        from ....history.sql.statements import statements
+        from ....history.sql.statements import split_statements
 
-        ended, rest = statements(text)
+        ended, rest = split_statements(text)
         for each in ended:
             try:
                 self._ask(each)
             except Exception as error:
-                known = explained(error)
+                known = to_failure(error)
                 if known is None:
                     raise
                 print(" ".join(str(known).split()))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ...render.output import lasted, result, table, tell
+from ...render.output import format_duration, print_progress, print_result, print_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ _LONGEST = 200
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
-class Form(StrEnum):
+class ResultFormat(StrEnum):
     """What an answer is printed as."""
 
     TEXT = "text"
@@ -31,27 +31,27 @@ class Form(StrEnum):
     CSV = "csv"
 
 
-def show(queries: Queries, statement: str, form: Form) -> None:
+def print_rows(queries: Queries, statement: str, form: ResultFormat) -> None:
     """Asks, and prints the answer on stdout. Raises what `Queries.run` raises."""
-    found = queries.run(statement, _MOST + 1 if form is Form.TEXT else None)
+    found = queries.run(statement, _MOST + 1 if form is ResultFormat.TEXT else None)
     if found is not None:
         print_answer(found, form)
 
 
-def print_answer(found: pa.Table, form: Form) -> None:
+def print_answer(found: pa.Table, form: ResultFormat) -> None:
     """On stdout."""
     names, columns = _unique(found.column_names), [_values(each) for each in found.columns]
     rows = zip(*columns, strict=True)
     match form:
-        case Form.TEXT:
+        case ResultFormat.TEXT:
             shown = [[_cell(value) for value in row] for row in rows]
-            table("", names, shown[:_MOST])
+            print_table("", names, shown[:_MOST])
             if len(shown) > _MOST:
-                tell(f"these are the first {_MOST:,} rows: -o json or csv prints all, LIMIT fewer")
-        case Form.JSON:
+                print_progress(f"these are the first {_MOST:,} rows: -o json or csv prints all, LIMIT fewer")
+        case ResultFormat.JSON:
             for row in rows:
-                result(_json(dict(zip(names, row, strict=True))))
-        case Form.CSV:
+                print_result(_json(dict(zip(names, row, strict=True))))
+        case ResultFormat.CSV:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(names)
             writer.writerows([_field(value) for value in row] for row in rows)
@@ -69,9 +69,9 @@ def list_tables(wanted: Sequence[str]) -> None:
             for each in map(find, wanted)
             for column, kind in sql_types(each).items()
         ]
-        table("", ["table", "column", "type"], rows)
+        print_table("", ["table", "column", "type"], rows)
         return
-    table(
+    print_table(
         "",
         ["table", "columns (of events: besides those of log)"],
         [
@@ -106,7 +106,7 @@ def _cell(value: Any) -> str:
             return value.astimezone().replace(tzinfo=None).isoformat(" ", "milliseconds")
         case datetime.timedelta():
             sign = "-" if value.days < 0 else ""
-            return f"{sign}{lasted(abs(value) // _MICROSECOND)}"
+            return f"{sign}{format_duration(abs(value) // _MICROSECOND)}"
         case bytes():
             text = f"{len(value):,} bytes {value[:16].hex(' ')}"
         case float():

@@ -23,11 +23,11 @@ from pyarrow import fs
 from tailrace.pipelines.runtime.common.failures import TaskError, UserCodeError
 from tailrace.pipelines.runtime.operators.file_sink import FileSink
 from tailrace.pipelines.runtime.operators.files.output_directory import (
-    Directory,
-    LocalDirectory,
-    RemoteDirectory,
-    Superseded,
-    directory_of,
+    AttemptSuperseded,
+    LocalOutputDirectory,
+    OutputDirectory,
+    RemoteOutputDirectory,
+    create_output_directory,
 )
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.schemas.types import OperatorConfig
@@ -320,19 +320,19 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         Job(tmp_path, config("text", tmp_path / "file" / "out"), [], str)
 
 
-Make = Callable[[str], Directory]
+Make = Callable[[str], OutputDirectory]
 DIRECTORIES: list[Make] = [
-    lambda path: LocalDirectory(Path(path)),
-    lambda path: RemoteDirectory(fs.LocalFileSystem(), f"{path}/"),
-    lambda path: directory_of(f"memory:/{path}"),
+    lambda path: LocalOutputDirectory(Path(path)),
+    lambda path: RemoteOutputDirectory(fs.LocalFileSystem(), f"{path}/"),
+    lambda path: create_output_directory(f"memory:/{path}"),
 ]
 
 
-def files(directory: Directory) -> dict[str, str]:
+def files(directory: OutputDirectory) -> dict[str, str]:
     """What is shown."""
-    if isinstance(directory, LocalDirectory):
-        directory = RemoteDirectory(fs.LocalFileSystem(), str(directory._path))
-    assert isinstance(directory, RemoteDirectory)
+    if isinstance(directory, LocalOutputDirectory):
+        directory = RemoteOutputDirectory(fs.LocalFileSystem(), str(directory._path))
+    assert isinstance(directory, RemoteOutputDirectory)
     path = directory._path
     return {
         name: directory._system.open_input_file(f"{path}/{name}").read().decode()
@@ -369,7 +369,7 @@ def test_an_attempt_that_has_a_successor_shows_nothing_more(
 
     if not while_writing:
         new.begin("part-1-", *successor)
-    with pytest.raises(Superseded):
+    with pytest.raises(AttemptSuperseded):
         old.publish("part-1-0.txt", write)
     old.close()
     assert files(new) == {}

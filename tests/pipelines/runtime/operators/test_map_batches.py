@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from connectors import Collected, build_one, operator_config
+from connectors import CollectedRecords, build_one, operator_config
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.common.failures import TaskError, UserCodeError, describe
+from tailrace.pipelines.runtime.common.failures import TaskError, UserCodeError, describe_failure
 from tailrace.pipelines.runtime.records.batch import Batch
 
 
@@ -27,7 +27,7 @@ class Order:
 
 def mapped(
     function: Callable[[pa.RecordBatch], Any], batch: Batch, input_type: object, output_type: object
-) -> Collected:
+) -> CollectedRecords:
     operator, output = build_one(
         operator_config("map_batches", function, output_type=output_type), input_type=input_type
     )
@@ -125,8 +125,8 @@ def test_a_generator_gives_parts_and_nothing_gives_nothing() -> None:
 def test_a_result_of_another_type_is_refused_by_name(result: Any, said: str) -> None:
     with pytest.raises(UserCodeError) as raised:
         mapped(lambda _: result, Batch([1], [Order("a", 1.0, [])]), Order, Order)
-    assert said in describe(raised.value)
-    assert "map_batches" in describe(raised.value)
+    assert said in describe_failure(raised.value)
+    assert "map_batches" in describe_failure(raised.value)
 
 
 def test_pickled_records_have_no_columns() -> None:

@@ -36,7 +36,7 @@ from tailrace.pipelines.functions import (
 )
 from tailrace.pipelines.functions.process import Context, KeyedContext, OnTimerContext
 from tailrace.pipelines.runtime.common.failures import TaskError, UserCodeError
-from tailrace.pipelines.runtime.records.buffers import END_OF_TIME
+from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK
 from tailrace.pipelines.types import Types
 
 ODD: OutputTag[int] = OutputTag("odd", int)
@@ -187,7 +187,7 @@ def test_state_and_timers_are_those_of_plain_python(program: list[Item]) -> None
     model, collected, reached = Model(), Collected(), {"event-time": -1, "processing-time": -1}
     operator = EVERYTHING.make(collected)
     operator.open()
-    for item in [*program, Clock(END_OF_TIME), Watermark(END_OF_TIME)]:
+    for item in [*program, Clock(MAX_WATERMARK), Watermark(MAX_WATERMARK)]:
         if isinstance(item, Commit):
             continue
         feed(operator, EVERYTHING, item)

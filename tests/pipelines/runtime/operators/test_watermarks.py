@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.common.failures import UserCodeError
-from tailrace.pipelines.runtime.operators.watermarks import Watermarks
+from tailrace.pipelines.runtime.operators.watermarks import WatermarkAssigner
 from tailrace.pipelines.runtime.records.batch import Batch
-from tailrace.pipelines.runtime.records.buffers import END_OF_TIME
+from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK
 from tailrace.pipelines.types import RecordType
 
 batches = st.lists(st.lists(st.integers(0, 1_000), min_size=1, max_size=5), max_size=10)
@@ -49,8 +49,8 @@ def test_what_others_say_of_time_ends_here_except_its_end() -> None:
     watermarks.open()
     watermarks.advance_watermark(1_000)
     assert output.events == []
-    watermarks.advance_watermark(END_OF_TIME)
-    assert output.events == [("watermark", END_OF_TIME)]
+    watermarks.advance_watermark(MAX_WATERMARK)
+    assert output.events == [("watermark", MAX_WATERMARK)]
 
 
 def test_a_stream_without_records_is_idle_until_the_next_one() -> None:
@@ -65,7 +65,7 @@ def test_a_stream_without_records_is_idle_until_the_next_one() -> None:
     watermarks.process(Batch([1], ["a"]))
     assert [kind for kind, _ in output.events] == ["idle", "idle", "records", "watermark"]
     assert output.of("idle") == [True, False]
-    watermarks.advance_clock(END_OF_TIME)
+    watermarks.advance_clock(MAX_WATERMARK)
     assert output.of("idle") == [True, False]
 
 
@@ -81,13 +81,13 @@ def split_watermarks(idle_after_ms: int | None = None) -> tuple[Any, Any, Clock]
     clock = Clock()
     config = operator_config("watermarks", None, out_of_orderness_ms=0, idle_after_ms=idle_after_ms)
     watermarks, output = build_one(config, clock=clock)
-    assert isinstance(watermarks, Watermarks)
+    assert isinstance(watermarks, WatermarkAssigner)
     watermarks.read_splits(["a", "b"])
     watermarks.open()
     return watermarks, output, clock
 
 
-def feed(watermarks: Watermarks, split: str, *times: int) -> None:
+def feed(watermarks: WatermarkAssigner, split: str, *times: int) -> None:
     watermarks.begin_split(split)
     watermarks.process(Batch(list(times), list(times)))
 

@@ -30,9 +30,9 @@ from tailrace.pipelines.functions import (
     ValueStateDescriptor,
 )
 from tailrace.pipelines.functions.window import WindowContext
-from tailrace.pipelines.runtime.common.failures import UserCodeError, describe
+from tailrace.pipelines.runtime.common.failures import UserCodeError, describe_failure
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
-from tailrace.pipelines.runtime.records.buffers import END_OF_TIME, NO_WATERMARK
+from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK, NO_WATERMARK
 from tailrace.pipelines.types import PICKLED, Types
 
 PAIR = Types.TUPLE([str, int])
@@ -349,7 +349,7 @@ def test_timestamps_of_records_do_not_matter_in_processing_time() -> None:
     collected, now = Collected(), 1_005
     operator = target.make(collected, wall_clock=lambda: now)
     operator.open()
-    assert operator.next_clock == END_OF_TIME
+    assert operator.next_clock == MAX_WATERMARK
     feed(operator, target, Records([(7, ("a", 1))]))
     assert operator.next_clock == 1_009
     now = 1_015
@@ -427,7 +427,7 @@ def test_an_error_in_a_function_names_the_operator_and_the_line() -> None:
 
     with pytest.raises(UserCodeError) as raised:
         run(subject(TUMBLING, "reduce", reduce), [Records([(1, ("a", 1)), (1, ("a", 2))])])
-    first = describe(raised.value).splitlines()[0]
+    first = describe_failure(raised.value).splitlines()[0]
     assert first.startswith("ZeroDivisionError: no totals today at ")
     assert "test_windows.py:" in first
     assert first.endswith(", in operator 'Subject', key 'a'")

@@ -283,7 +283,7 @@ def test_urls_of_fsspec_are_read_and_written() -> None:
     assert read(text("memory://there")) == ["a.txt", "b/1.txt"]
     assert read(text("memory://there/a.txt")) == ["a.txt"]
     assert read(text("memory://there/**/1.*"), 2) == ["b/1.txt"]
-    directory = output_directory.directory_of("memory://there/out/")
+    directory = output_directory.create_output_directory("memory://there/out/")
     directory.begin("part-", 0, 0)
     directory.publish("part-0.txt", lambda out: out.write(b"a\n"))
     assert read(text("memory://there/out")) == ["a"]

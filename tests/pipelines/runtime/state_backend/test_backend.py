@@ -22,7 +22,7 @@ from pipelines.runtime.state_backend.programs import (
 from tailrace.pipelines.functions import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tailrace.pipelines.runtime.common.failures import StateTypeError
 from tailrace.pipelines.runtime.state_backend.changelog import LIMIT
-from tailrace.pipelines.runtime.state_backend.event_times import Times
+from tailrace.pipelines.runtime.state_backend.event_times import EventTimes
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
 from tailrace.pipelines.runtime.state_backend.state_handles import (
     TableListState,
@@ -173,7 +173,7 @@ def test_a_function_sees_the_state_of_the_key_at_hand() -> None:
     of_one.clear()
     elements.update([])
     counts.clear()
-    assert state.snapshot() == {"v": {}, "l": {}, "m": {}, "~times": Times(state.watermark, state.clock)}
+    assert state.snapshot() == {"v": {}, "l": {}, "m": {}, "~times": EventTimes(state.watermark, state.clock)}
 
 
 def test_state_that_is_asked_for_after_the_restore_is_there() -> None:

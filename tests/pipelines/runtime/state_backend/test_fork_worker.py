@@ -21,8 +21,8 @@ from tailrace.infra.storage.storage import Storage
 from tailrace.pipelines.checkpoint.state_files import read_messages
 from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
-from tailrace.pipelines.runtime.stream_task.state.fork_worker import Child
-from tailrace.pipelines.runtime.stream_task.state.full_snapshot import write_full
+from tailrace.pipelines.runtime.stream_task.state.fork_worker import ForkedWorker
+from tailrace.pipelines.runtime.stream_task.state.full_snapshot import write_full_snapshot
 from tailrace.pipelines.types import PICKLED, Types
 from tailrace.schemas.types import StateFile
 
@@ -79,10 +79,10 @@ def test_children_finish_while_other_threads_allocate_log_and_talk_to_kafka(tmp_
             state.take_changes()
 
             def work(progress: Callable[[], None], number: int = number) -> bytes:
-                files = write_full(storage, f"{number}.full", {"o": state}, range(128), progress)
+                files = write_full_snapshot(storage, f"{number}.full", {"o": state}, range(128), progress)
                 return msgspec.msgpack.encode(files["o"])
 
-            child = Child(work, silence_s=20)
+            child = ForkedWorker(work, silence_s=20)
             for key in range(500):
                 counts.put(f"key {key}", -1)
             files = msgspec.msgpack.decode(child.result.result(timeout=60), type=list[StateFile])
@@ -96,13 +96,13 @@ def test_children_finish_while_other_threads_allocate_log_and_talk_to_kafka(tmp_
 
 def test_a_child_sees_memory_as_it_was_at_the_fork() -> None:
     seen = [1]
-    child = Child(lambda progress: bytes(seen))
+    child = ForkedWorker(lambda progress: bytes(seen))
     seen[0] = 2
     assert child.result.result(timeout=60) == b"\x01"
 
 
 def test_a_large_result_comes_whole() -> None:
-    assert Child(lambda progress: bytes(3 << 20)).result.result(timeout=60) == bytes(3 << 20)
+    assert ForkedWorker(lambda progress: bytes(3 << 20)).result.result(timeout=60) == bytes(3 << 20)
 
 
 def test_progress_keeps_a_child_alive_and_silence_ends_it() -> None:
@@ -112,8 +112,8 @@ def test_progress_keeps_a_child_alive_and_silence_ends_it() -> None:
             progress()
         return b"done"
 
-    assert Child(slow, silence_s=1).result.result(timeout=60) == b"done"
-    hung = Child(lambda progress: (threading.Event().wait() and b"") or b"", silence_s=0.3)
+    assert ForkedWorker(slow, silence_s=1).result.result(timeout=60) == b"done"
+    hung = ForkedWorker(lambda progress: (threading.Event().wait() and b"") or b"", silence_s=0.3)
     with pytest.raises(TaskError, match="the writer said nothing"):
         hung.result.result(timeout=60)
 
@@ -134,12 +134,12 @@ def test_a_lock_that_another_thread_holds_hangs_the_child_and_not_the_task() -> 
         with lock:
             return b""
 
-    child = Child(work, silence_s=0.3)
+    child = ForkedWorker(work, silence_s=0.3)
     with pytest.raises(TaskError, match="the writer said nothing"):
         child.result.result(timeout=60)
     free.set()
     thread.join()
-    assert Child(work).result.result(timeout=60) == b""
+    assert ForkedWorker(work).result.result(timeout=60) == b""
 
 
 def test_how_a_child_failed_is_said() -> None:
@@ -151,13 +151,13 @@ def test_how_a_child_failed_is_said() -> None:
         return b""
 
     with pytest.raises(TaskError, match="could not be written: ValueError: no such thing"):
-        Child(fail).result.result(timeout=60)
+        ForkedWorker(fail).result.result(timeout=60)
     with pytest.raises(TaskError, match="the writer ended with -9"):
-        Child(die).result.result(timeout=60)
+        ForkedWorker(die).result.result(timeout=60)
 
 
 def test_a_child_that_is_killed_ends() -> None:
-    child = Child(lambda progress: (threading.Event().wait() and b"") or b"")
+    child = ForkedWorker(lambda progress: (threading.Event().wait() and b"") or b"")
     child.kill()
     with pytest.raises(TaskError, match="the writer ended with -9"):
         child.result.result(timeout=60)
@@ -178,7 +178,7 @@ def test_a_fork_that_the_machine_refuses_is_said_so_and_leaves_nothing_open(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fork", fork)
         patch.setattr(os, "pipe", noted)
-        refused = Child(lambda progress: b"")
+        refused = ForkedWorker(lambda progress: b"")
     refused.kill()
     with pytest.raises(TaskError, match="no process: Resource temporarily unavailable"):
         refused.result.result(timeout=60)
@@ -191,17 +191,17 @@ def test_without_descriptors_there_is_no_child_and_the_task_goes_on() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
-        refused = Child(lambda progress: b"")
+        refused = ForkedWorker(lambda progress: b"")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with pytest.raises(TaskError, match="no process: Too many open files"):
         refused.result.result(timeout=60)
-    assert Child(lambda progress: b"done").result.result(timeout=60) == b"done"
+    assert ForkedWorker(lambda progress: b"done").result.result(timeout=60) == b"done"
 
 
 def test_a_child_holds_no_connection_of_its_parent_open(tmp_path: Path) -> None:
     reader, writer = os.pipe()
-    child = Child(lambda progress: (threading.Event().wait() and b"") or b"")
+    child = ForkedWorker(lambda progress: (threading.Event().wait() and b"") or b"")
     os.close(writer)
     assert os.read(reader, 1) == b"", "the end of the pipe is seen while the child lives"
     os.close(reader)
@@ -214,7 +214,7 @@ def test_sections_hold_what_they_say(tmp_path: Path) -> None:
     for key in range(3000):
         table.put(f"key {key}", os.urandom(1000))
     state.take_changes()
-    files = write_full(Storage(str(tmp_path)), "full", {"o": state}, range(128))["o"]
+    files = write_full_snapshot(Storage(str(tmp_path)), "full", {"o": state}, range(128))["o"]
     ranges = [(file.first_key_group, file.last_key_group) for file in files if file.first_key_group >= 0]
     assert len(ranges) > 4
     assert [first for first, _ in ranges] == [0, *(last + 1 for _, last in ranges[:-1])]

@@ -22,7 +22,7 @@ from pipelines.runtime.state_backend.programs import (
 )
 
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
-from tailrace.pipelines.runtime.records.buffers import END_OF_TIME, NO_WATERMARK
+from tailrace.pipelines.runtime.records.buffers import MAX_WATERMARK, NO_WATERMARK
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
 from tailrace.pipelines.runtime.state_backend.stateful import Origin
 from tailrace.pipelines.types import Types
@@ -279,7 +279,7 @@ def test_key_groups_that_are_ahead_are_ahead_until_the_watermark_has_come_as_far
 def test_key_groups_at_the_end_of_time_begin_anew() -> None:
     taken = backend(GROUPS)
     ended = backend(GROUPS)
-    ended.watermark = END_OF_TIME
+    ended.watermark = MAX_WATERMARK
     taken.restore_from(Origin(1, 2, GROUPS))
     for message in ended.take_changes():
         taken.restore(message)

@@ -15,20 +15,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines.runtime.state_backend.programs import ALL, backend, programs
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
 from tailrace.infra.storage.storage import Storage
-from tailrace.pipelines.checkpoint.delta_writer import Deltas
+from tailrace.pipelines.checkpoint.delta_writer import DeltaWriter
 from tailrace.pipelines.checkpoint.layout import base_of
-from tailrace.pipelines.checkpoint.redistribution import Piece
+from tailrace.pipelines.checkpoint.redistribution import StateAssignment
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
-from tailrace.pipelines.runtime.common.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.common.failures import ProgressLostError, TaskError
 from tailrace.pipelines.runtime.state_backend.accumulators import Accumulators
 from tailrace.pipelines.runtime.state_backend.stateful import ORIGIN_KEY, read_origin
 from tailrace.pipelines.runtime.stream_task.restore.changelog_reader import restored_state
 from tailrace.pipelines.runtime.stream_task.state import state_writer
-from tailrace.pipelines.runtime.stream_task.state.fork_worker import Child, Work
-from tailrace.pipelines.runtime.stream_task.state.state_writer import Cut, StateWriter
+from tailrace.pipelines.runtime.stream_task.state.fork_worker import ForkedWork, ForkedWorker
+from tailrace.pipelines.runtime.stream_task.state.state_writer import StateSnapshot, StateWriter
 from tailrace.schemas.types import CheckpointOptions, OperatorState, SnapshotType
 
 GROUPS = 8
@@ -38,7 +38,7 @@ OPERATOR = "0123456789abcdef" * 2
 class Held:
     """A fork whose work is done at once, and known when it is let go."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: ForkedWork) -> None:
         self.result: Future[bytes] = Future()
         self._done = work(lambda: None)
 
@@ -59,7 +59,7 @@ class Forks:
         self.made = 0
         self._prompt = prompt
 
-    def __call__(self, work: Work) -> Held:
+    def __call__(self, work: ForkedWork) -> Held:
         fork = Held(work)
         self.made += 1
         if self._prompt:
@@ -101,7 +101,7 @@ class SlowStorage(Executor):
 class Task:
     """An attempt of a subtask with one keyed operator and accumulators."""
 
-    def __init__(self, base: str, fork: Any = Child, *, incremental: bool = True) -> None:
+    def __init__(self, base: str, fork: Any = ForkedWorker, *, incremental: bool = True) -> None:
         self.base = base
         self.operator = backend(GROUPS)
         self.accumulators = Accumulators()
@@ -127,7 +127,7 @@ class Task:
             full=full,
         )
 
-    def cut(self, number: int, **how: bool) -> tuple[Cut, CheckpointOptions, dict[str, Any]]:
+    def cut(self, number: int, **how: bool) -> tuple[StateSnapshot, CheckpointOptions, dict[str, Any]]:
         self.commit()
         options = self.options(number, **how)
         return self.writer.cut(options), options, self.state()
@@ -137,7 +137,7 @@ class Task:
 
     def restore(self, options: CheckpointOptions, operators: Mapping[str, OperatorState]) -> None:
         owners: dict[bytes, Any] = {OPERATOR.encode(): self.operator, b"accumulators": self.accumulators}
-        pieces = {key: (Piece(0, 1, GROUPS, state),) for key, state in operators.items()}
+        pieces = {key: (StateAssignment(0, 1, GROUPS, state),) for key, state in operators.items()}
         for key, message in restored_state(Storage(base_of(options.directory)), pieces, 0, 1):
             owners[key].restore(message)
 
@@ -152,7 +152,7 @@ def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     fsspec.filesystem("memory").rm(base.removeprefix("memory:/"), recursive=True)
 
 
-def check(base: str, cut: Cut, options: CheckpointOptions, state: dict[str, Any]) -> None:
+def check(base: str, cut: StateSnapshot, options: CheckpointOptions, state: dict[str, Any]) -> None:
     restored = Task(base)
     restored.restore(options, cut.finish())
     assert restored.state() == state
@@ -242,26 +242,26 @@ def test_however_slow_storage_is_little_waits_for_it_and_no_cut_is_wrong(
 def test_storage_that_hangs_holds_up_neither_the_task_nor_later_checkpoints_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_writer, "MOST_UNWRITTEN", 20_000)
+    monkeypatch.setattr(state_writer, "MAX_UNWRITTEN", 20_000)
     monkeypatch.setattr(state_writer, "_AT_ONCE", 1_000)
     task = Task(str(tmp_path), Forks(prompt=True))
     task.writer.continue_from({})
     task.cut(1)[0].finish()
     hangs, hanging = threading.Event(), threading.Event()
 
-    def hang(self: Deltas, messages: object) -> None:
+    def hang(self: DeltaWriter, messages: object) -> None:
         hanging.set()
         hangs.wait()
 
     timers = task.operator.timer_table("timers")
     with monkeypatch.context() as patched:
-        patched.setattr(Deltas, "append", hang)
+        patched.setattr(DeltaWriter, "append", hang)
         for number in range(1000):
             timers.register(f"key {number}", number)
             task.commit()
             if task.writer.unwritten > 1_000:
                 # What is given up before the thread begins to write it is not written at all.
-                assert hanging.wait(PATIENCE_S)
+                assert hanging.wait(TIMEOUT_S)
         refused = task.cut(2)[0]
         with pytest.raises(TaskError, match=r"state could not be written: storage is too slow") as raised:
             refused.finish()
@@ -269,7 +269,7 @@ def test_storage_that_hangs_holds_up_neither_the_task_nor_later_checkpoints_for_
     assert task.writer.unwritten == 0
     hangs.set()
     assert task.writer._behind is not None
-    task.writer._behind.result(PATIENCE_S)
+    task.writer._behind.result(TIMEOUT_S)
     cut, options, state = task.cut(3)
     check(str(tmp_path), cut, options, state)
     assert cut.finish()[OPERATOR].files[0].path.endswith(".full")
@@ -280,7 +280,7 @@ def test_only_so_many_files_of_all_state_are_written_together(tmp_path: Path) ->
     forks = Forks()
     task = Task(str(tmp_path), forks, incremental=False)
     task.operator.timer_table("timers").register("a", 1)
-    cuts = [task.cut(number) for number in range(1, state_writer.MOST_FULLS + 2)]
+    cuts = [task.cut(number) for number in range(1, state_writer.MAX_FULLS + 2)]
     with pytest.raises(TaskError, match="8 files of all state are still being written"):
         cuts.pop()[0].finish()
     forks.end()
@@ -313,7 +313,7 @@ def test_a_full_file_takes_the_place_of_a_long_chain(base: str, monkeypatch: pyt
     task.writer.continue_from({})
     timers = task.operator.timer_table("timers")
 
-    def turn(number: int) -> tuple[Cut, CheckpointOptions, dict[str, Any]]:
+    def turn(number: int) -> tuple[StateSnapshot, CheckpointOptions, dict[str, Any]]:
         for i in range(100):
             timers.register(f"key {i}", number)
             timers.delete(f"key {i}", number - 1)
@@ -339,7 +339,7 @@ def test_changes_that_wait_for_the_first_cut_take_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind a large FULL file more may wait, since the next one would cost as much."""
-    monkeypatch.setattr(state_writer, "_MOST_WAITING", 2_000)
+    monkeypatch.setattr(state_writer, "_MAX_WAITING", 2_000)
     forks = Forks(prompt=True)
     task = Task(str(tmp_path), forks)
     task.writer.continue_from({})
@@ -436,7 +436,7 @@ def test_state_that_is_missing_or_torn_is_lost_progress(tmp_path: Path, harm: st
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ProgressLost, match=path.name):
+    with pytest.raises(ProgressLostError, match=path.name):
         Task(str(tmp_path)).restore(options, operators)
 
 
@@ -455,7 +455,7 @@ def test_files_move_by_key_groups(before: int, after: int, tmp_path_factory: pyt
         operator.take_changes()
         forks = Forks(prompt=True)
         writer = StateWriter({OPERATOR: operator}, own, incremental=False, name=f"s{subtask}", fork=forks)
-        pieces.append(Piece(subtask, before, GROUPS, writer.cut(options).finish()[OPERATOR]))
+        pieces.append(StateAssignment(subtask, before, GROUPS, writer.cut(options).finish()[OPERATOR]))
     found = []
     for subtask in range(after):
         taken = backend(GROUPS, key_groups_of_subtask(subtask, GROUPS, after))

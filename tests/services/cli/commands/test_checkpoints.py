@@ -14,17 +14,17 @@ from tailrace.services.cli import main
 from tailrace.services.cli.args.common_options import Format
 from tailrace.services.cli.commands import checkpoints as commands
 from tailrace.services.cli.commands.checkpoints import (
-    as_data,
-    in_short,
-    not_running,
-    restored_from,
+    abbreviate,
+    checkpoint_to_data,
+    format_restore,
+    format_some,
+    not_running_error,
     row,
-    some,
 )
-from tailrace.services.cli.commands.show_job import described, told
-from tailrace.services.cli.exit_codes import ExitCode, Failure, explained
-from tailrace.services.cli.render.output import lasted, size
-from tailrace.services.client import CheckpointFailedError, SavepointKeptError
+from tailrace.services.cli.commands.show_job import describe_failure, print_job
+from tailrace.services.cli.exit_codes import CommandFailure, ExitCode, to_failure
+from tailrace.services.cli.render.output import format_duration, format_size
+from tailrace.services.client import CheckpointFailedError, SavepointNotDisposedError
 from tailrace.services.configuration import Configuration
 from tailrace.services.history.checkpoint_history import (
     CheckpointsSummary,
@@ -32,7 +32,7 @@ from tailrace.services.history.checkpoint_history import (
     CheckpointsView,
     CheckpointView,
     RestoreView,
-    SubtaskView,
+    SubtaskCheckpointView,
 )
 from tailrace.services.history.cluster_view import JobView
 from tailrace.services.job_master.exception_history import TaskException
@@ -40,9 +40,9 @@ from tailrace.services.job_master.exception_history import TaskException
 S = 1_000_000
 METRICS = CheckpointMetrics(bytes_written=1_536)
 PARTS = (
-    SubtaskView("Source (1/1)", "a", acknowledged=2 * S, size=3_000, metrics=METRICS),
-    SubtaskView("Count (1/2)", "b"),
-    SubtaskView("Count (2/2)", "c"),
+    SubtaskCheckpointView("Source (1/1)", "a", acknowledged=2 * S, size=3_000, metrics=METRICS),
+    SubtaskCheckpointView("Count (1/2)", "b"),
+    SubtaskCheckpointView("Count (2/2)", "c"),
 )
 
 
@@ -66,7 +66,7 @@ def view(status: CheckpointStatus = CheckpointStatus.IN_PROGRESS, **changes: Any
             ],
         ),
         (
-            view(subtasks=(*PARTS[:2], SubtaskView("Count (2/2)", "c", declined="disk full"))),
+            view(subtasks=(*PARTS[:2], SubtaskCheckpointView("Count (2/2)", "c", declined="disk full"))),
             ["IN_PROGRESS", "2.0 s", "2.9 KiB", "1.5 KiB", "1/3", "Count (2/2) declines: disk full"],
         ),
         (
@@ -110,30 +110,32 @@ def test_a_checkpoint_is_a_line(known: CheckpointView, cells: list[str]) -> None
 
 
 def test_machines_are_told_all_of_it() -> None:
-    data = json.loads(msgspec.json.encode(as_data(view(CheckpointStatus.COMPLETED, ended=S + 36_500))))
+    data = json.loads(
+        msgspec.json.encode(checkpoint_to_data(view(CheckpointStatus.COMPLETED, ended=S + 36_500)))
+    )
     assert data["duration_ms"] == 36.5
     assert (data["acknowledged"], data["waiting_for"]) == (1, ["Count (1/2)", "Count (2/2)"])
     assert data["bytes_written"] == 1_536
     assert data["subtasks"][0]["metrics"]["bytes_written"] == 1_536
-    assert as_data(view())["duration_ms"] is None
+    assert checkpoint_to_data(view())["duration_ms"] is None
 
 
 def test_how_many_there_were_and_what_the_job_began_with() -> None:
-    assert in_short(CheckpointsView(12, 1, None, (view(),))) == "12 completed, 1 failed, 1 in progress"
+    assert abbreviate(CheckpointsView(12, 1, None, (view(),))) == "12 completed, 1 failed, 1 in progress"
     restored = RestoreView(S, 3, "file:///j/chk-3", {"file:///j/chk-4": "count-1 is torn"})
-    assert in_short(CheckpointsView(0, 0, restored)).startswith(
+    assert abbreviate(CheckpointsView(0, 0, restored)).startswith(
         "0 completed, 0 failed, 0 in progress; restored from"
     )
     assert re.fullmatch(
         r"from file:///j/chk-3 at \S+ \S+; passed over file:///j/chk-4: count-1 is torn",
-        restored_from(restored),
+        format_restore(restored),
     )
-    assert restored_from(RestoreView(S, failure="all are torn")).endswith(": all are torn")
+    assert format_restore(RestoreView(S, failure="all are torn")).endswith(": all are torn")
 
 
 def test_the_first_few_are_named() -> None:
-    assert some(["a", "b", "c"]) == "a, b, c"
-    assert some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert format_some(["a", "b", "c"]) == "a, b, c"
+    assert format_some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
 
 FAILURE = TaskException(
@@ -145,24 +147,24 @@ JOB = JobView("j", "Count", JobStatus.RESTARTING, "why", S, None, {"RUNNING": 2}
 def test_a_job_is_shown_with_its_checkpoints_and_the_stacks_of_its_failures() -> None:
     last = view(CheckpointStatus.COMPLETED, ended=S + 36_000, size=99, subtasks=())
     summary = CheckpointsSummary(12, 1, 0, last, RestoreView(S, 3, "file:///j/chk-3"))
-    lines = described(msgspec.structs.replace(JOB, checkpoints=summary, failures=(FAILURE,)))
+    lines = describe_failure(msgspec.structs.replace(JOB, checkpoints=summary, failures=(FAILURE,)))
     assert lines[0] == "job j (Count) is RESTARTING: why"
     told_in_all = "\n".join(lines)
     assert "12 completed, 1 failed, 0 in progress" in told_in_all
     assert "36 ms, 99 B, file:///j/chk-4" in told_in_all
     assert "from file:///j/chk-3" in told_in_all
     assert "2 RUNNING in 2 slots" in told_in_all
-    failures = told((FAILURE,))
+    failures = print_job((FAILURE,))
     assert failures[1].endswith("Count (1/2) failed on te-1: ValueError: bad\x1b[2J")
     assert failures[2:] == ['      File "count.py", line 6', "        raise"]
-    assert described(JOB)[0] == lines[0]
-    assert told(()) == []
+    assert describe_failure(JOB)[0] == lines[0]
+    assert print_job(()) == []
 
 
 def test_a_request_names_the_tasks_that_do_not_run() -> None:
-    assert not_running(msgspec.structs.replace(JOB, status=JobStatus.RUNNING)) == ""
+    assert not_running_error(msgspec.structs.replace(JOB, status=JobStatus.RUNNING)) == ""
     waiting = msgspec.structs.replace(JOB, tasks={"RUNNING": 2, "SCHEDULED": 1}, reason="slots are missing")
-    assert not_running(waiting) == "; now 1 SCHEDULED: slots are missing"
+    assert not_running_error(waiting) == "; now 1 SCHEDULED: slots are missing"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_a_request_names_the_tasks_that_do_not_run() -> None:
     [(0, "0 ms"), (450, "0.45 ms"), (36_000, "36 ms"), (999_900, "1 s"), (61_400_000, "1 min 1 s")],
 )
 def test_lengths_of_time_are_for_people(microseconds: int, text: str) -> None:
-    assert lasted(microseconds) == text
+    assert format_duration(microseconds) == text
 
 
 @pytest.mark.parametrize(
@@ -178,14 +180,14 @@ def test_lengths_of_time_are_for_people(microseconds: int, text: str) -> None:
     [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 40, "5.0 TiB"), (1 << 60, "1048576.0 TiB")],
 )
 def test_sizes_are_for_people(count: int, text: str) -> None:
-    assert size(count) == text
+    assert format_size(count) == text
 
 
 @pytest.mark.parametrize(
-    "error", [CheckpointFailedError("j", "it expired"), SavepointKeptError("it expired")]
+    "error", [CheckpointFailedError("j", "it expired"), SavepointNotDisposedError("it expired")]
 )
 def test_what_was_not_done_is_one_line_with_a_code_of_its_own(error: Exception) -> None:
-    failure = explained(error)
+    failure = to_failure(error)
     assert failure is not None
     assert (str(failure), failure.code) == ("it expired", ExitCode.SAVEPOINT)
 
@@ -217,8 +219,8 @@ def test_what_can_not_be_asked_for_is_told_before_anything_is(
 
 def test_a_job_without_a_checkpoint_is_not_cancelled_to_keep_one(monkeypatch: pytest.MonkeyPatch) -> None:
     job = JobView("j", "job", JobStatus.RUNNING, None, S, None, {}, 1, 0, {}, None)
-    monkeypatch.setattr(commands, "_look", lambda *_: (None, job))
-    with pytest.raises(Failure) as raised:
+    monkeypatch.setattr(commands, "_read_checkpoints", lambda *_: (None, job))
+    with pytest.raises(CommandFailure) as raised:
         commands._cancel_and_keep(Configuration({}), "j", Format.TEXT)
     assert raised.value.code is ExitCode.SAVEPOINT
     assert "`tailrace cancel j` ends it, and a later `run` begins anew" in str(raised.value)

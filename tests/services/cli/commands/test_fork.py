@@ -9,20 +9,20 @@ import pytest
 
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.cli.local.cluster import LocalCluster, LocalClusterOptions
 from tailrace.services.cli.local.process_names import SIMULATED
 from tailrace.services.configuration import Configuration
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.simulation.fork_members import Member, write_members
+from tailrace.services.simulation.fork_members import ForkMember, write_members
 
-from ...simulation.what_if.history_builder import Studio, write
+from ...simulation.what_if.history_builder import HistoryBuilder, write
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    studio = Studio()
+    studio = HistoryBuilder()
     studio.start_workers("te-1")
     return write(studio.run(5), tmp_path / "history.avro")
 
@@ -80,7 +80,7 @@ def test_a_kafka_that_does_not_answer_is_named_before_anything_is_made(failing: 
 def test_a_selection_is_no_history_to_go_on_from(failing: Any, file: Path, tmp_path: Path) -> None:
     part = tmp_path / "part.avro"
     with FileLog.open(file) as opened:
-        export(opened, "studio", Choice(2, opened.end()), part, ArchiveFormat.AVRO)
+        export(opened, "studio", EventSelection(2, opened.end()), part, ArchiveFormat.AVRO)
     told = failing("--to", "trial", code=ExitCode.ARCHIVE, source=part)
     assert "part.avro" in told
     assert not (tmp_path / ".tailrace-trial").exists()
@@ -89,12 +89,12 @@ def test_a_selection_is_no_history_to_go_on_from(failing: Any, file: Path, tmp_p
 def test_a_simulated_cluster_starts_one_process_for_all_its_task_executors(tmp_path: Path) -> None:
     configuration = Configuration({"home": str(tmp_path), "simulation.enabled": "true"})
     cluster = LocalCluster(configuration)
-    assert cluster.task_executors(Options()) == []
-    write_members(tmp_path, [Member("te-1", 2), Member("te-2", 2)])
-    assert cluster.task_executors(Options()) == [SIMULATED]
-    assert cluster.task_executors(Options(taskexecutors=1)) == ["taskexecutor-1"]
+    assert cluster.task_executors(LocalClusterOptions()) == []
+    write_members(tmp_path, [ForkMember("te-1", 2), ForkMember("te-2", 2)])
+    assert cluster.task_executors(LocalClusterOptions()) == [SIMULATED]
+    assert cluster.task_executors(LocalClusterOptions(taskexecutors=1)) == ["taskexecutor-1"]
     real = LocalCluster(Configuration({"home": str(tmp_path)}))
-    assert real.task_executors(Options()) == ["taskexecutor-1", "taskexecutor-2"]
+    assert real.task_executors(LocalClusterOptions()) == ["taskexecutor-1", "taskexecutor-2"]
 
 
 def test_a_home_that_names_none_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,18 +10,18 @@ from tailrace.schemas import client, dispatcher
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobStatus
 from tailrace.services.cli import main
-from tailrace.services.cli.commands.cluster_status import _told, counts
-from tailrace.services.cli.commands.jobs import find_job, fits, status_from_answer, why
-from tailrace.services.cli.commands.show_job import as_data, rows_of
+from tailrace.services.cli.commands.cluster_status import _format_process, counts
+from tailrace.services.cli.commands.jobs import failure_reason, find_job, matches_status, status_from_answer
+from tailrace.services.cli.commands.show_job import job_to_data, rows_of
 from tailrace.services.cli.execution.building_queue import wait_for_acceptance
-from tailrace.services.cli.exit_codes import ExitCode, Failure
+from tailrace.services.cli.exit_codes import CommandFailure, ExitCode
 from tailrace.services.dispatcher.state import DispatcherState
-from tailrace.services.history import Fold
-from tailrace.services.history.cluster_view import JobView, jobs, programs_before
-from tailrace.services.history.subtask_view import subtasks, waits_for
+from tailrace.services.history import HistoryProjection
+from tailrace.services.history.cluster_view import JobView, count_programs_before, jobs
+from tailrace.services.history.subtask_view import describe_waiting, subtasks
 
 from ...simulated_cluster.cluster import Cluster, graph
-from ...simulated_cluster.jobs import configured
+from ...simulated_cluster.jobs import with_options
 
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "2"}
 
@@ -31,13 +31,13 @@ def running_cluster() -> Cluster:
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
     cluster.settle()
-    cluster.submit("j", configured(graph(1), RESTARTS))
+    cluster.submit("j", with_options(graph(1), RESTARTS))
     cluster.settle()
     return cluster
 
 
 def seen(cluster: Cluster) -> JobView:
-    fold = Fold()
+    fold = HistoryProjection()
     for record in cluster.log:
         fold.tell(record)
     (job,) = jobs(fold)
@@ -54,16 +54,16 @@ def test_while_a_job_restarts_its_last_failure_is_told_and_not_after_that() -> N
         assert job.restarting is not None
         assert job.restarting.attempt_number == attempt
         assert job.restarting.at > 0
-        assert why(job).startswith(f"restarting, attempt {attempt + 1}: ")
-        assert ("with the same error for the 2nd time" in why(job)) == (attempt == 2)
-        assert why(job).endswith("it broke")
+        assert failure_reason(job).startswith(f"restarting, attempt {attempt + 1}: ")
+        assert ("with the same error for the 2nd time" in failure_reason(job)) == (attempt == 2)
+        assert failure_reason(job).endswith("it broke")
         cluster.tick(2)
         assert seen(cluster).restarting is None
-        assert why(seen(cluster)) == ""
+        assert failure_reason(seen(cluster)) == ""
     cluster.finish_all(ExecutionState.FAILED, "for good")
     cluster.settle()
     assert seen(cluster).restarting is None
-    assert "for good" in why(seen(cluster))
+    assert "for good" in failure_reason(seen(cluster))
 
 
 def test_a_lost_task_executor_is_a_reason() -> None:
@@ -71,7 +71,10 @@ def test_a_lost_task_executor_is_a_reason() -> None:
     cluster.kill("te-1")
     cluster.lose("te-1", "its process has ended")
     cluster.settle()
-    assert why(seen(cluster)) == "restarting, attempt 2: TaskExecutor te-1 is lost: its process has ended"
+    assert (
+        failure_reason(seen(cluster))
+        == "restarting, attempt 2: TaskExecutor te-1 is lost: its process has ended"
+    )
 
 
 def test_a_job_that_is_suspended_says_so_and_its_old_failures_are_over_when_it_goes_on() -> None:
@@ -83,7 +86,7 @@ def test_a_job_that_is_suspended_says_so_and_its_old_failures_are_over_when_it_g
     job = seen(cluster)
     assert job.status is JobStatus.SUSPENDED
     assert job.restarting is None
-    assert why(job) == "the cluster is shutting down: maintenance"
+    assert failure_reason(job) == "the cluster is shutting down: maintenance"
     cluster.start_master()
     cluster.settle()
     assert seen(cluster).restarting is None
@@ -95,7 +98,7 @@ def test_a_job_that_waits_for_slots_says_for_how_many() -> None:
     cluster.start_task_executor("te-1", slots=1)
     cluster.submit("j", graph(3))
     cluster.settle()
-    assert why(seen(cluster)) == "waits for 2 of 3 slots"
+    assert failure_reason(seen(cluster)) == "waits for 2 of 3 slots"
 
 
 def test_to_cancel_a_job_whose_program_waits_to_be_built_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,13 +112,13 @@ def test_to_cancel_a_job_whose_program_waits_to_be_built_succeeds(capsys: pytest
     }
     assert status_from_answer(answers["j15"]) is JobStatus.CANCELED
     assert capsys.readouterr().err == "the program of job j15 was not built yet, and will not be built\n"
-    with pytest.raises(Failure, match="job j99 is unknown"):
+    with pytest.raises(CommandFailure, match="job j99 is unknown"):
         status_from_answer(answers["j99"])
 
 
 def test_jobs_are_listed_with_their_place_in_the_queue_of_programs() -> None:
     cluster = with_programs(1_010)
-    reasons = {job.job_id: why(job) for job in jobs(told(cluster))}
+    reasons = {job.job_id: failure_reason(job) for job in jobs(told(cluster))}
     assert reasons["j0"] == reasons["j1"] == "is being built"
     assert reasons["j2"] == "waits to be built: 2 programs are before it"
     assert reasons["j1009"] == "waits to be built: 1,009 programs are before it"
@@ -138,7 +141,7 @@ def test_a_client_learns_its_place_when_half_of_the_programs_before_it_are_built
         cluster.say("dispatcher", "dispatcher", built, cause=state.jobs[first].cause)
         if first == "j40":
             cluster.say("dispatcher", "client/submitter", client.JobAccepted(job_id="j40", name="j"))
-        return programs_before(state).get("j40")
+        return count_programs_before(state).get("j40")
 
     def wait(timeout: float) -> Record | None:
         return wait_for_acceptance(
@@ -180,8 +183,8 @@ def with_programs(count: int) -> Cluster:
     return cluster
 
 
-def told(cluster: Cluster) -> Fold:
-    fold = Fold()
+def told(cluster: Cluster) -> HistoryProjection:
+    fold = HistoryProjection()
     for record in cluster.log:
         fold.tell(record)
     return fold
@@ -195,14 +198,14 @@ def test_what_a_job_waits_for_and_where_its_subtasks_run() -> None:
     cluster.settle()
     fold = told(cluster)
     (job,) = jobs(fold)
-    slots, *rest = waits_for(fold, job)
+    slots, *rest = describe_waiting(fold, job)
     assert slots == "1 of 2 slots"
     assert all("SCHEDULED now" in each for each in rest)
     cluster.start_task_executor("te-2", slots=1)
     cluster.settle()
     fold = told(cluster)
     (job,) = jobs(fold)
-    assert waits_for(fold, job) == ()
+    assert describe_waiting(fold, job) == ()
     seen = subtasks(fold.replica, "j")
     assert Counter(each.state.value for each in seen) == job.tasks
     assert {each.resource_id for each in seen} == {"te-1", "te-2"}
@@ -219,7 +222,7 @@ def test_what_a_job_waits_for_and_where_its_subtasks_run() -> None:
         "map.late 2",
     )
     assert len(headings) == len(rows[0])
-    assert as_data(job, seen, metrics)["subtasks"][0]["metrics"]["numRecordsIn"] == 1234.0
+    assert job_to_data(job, seen, metrics)["subtasks"][0]["metrics"]["numRecordsIn"] == 1234.0
 
 
 def view(job_id: str, name: str, status: JobStatus) -> JobView:
@@ -251,7 +254,7 @@ def test_a_name_is_that_of_the_job_that_has_not_ended(wanted: str, found: str) -
 
 @pytest.mark.parametrize(("wanted", "code"), [("over", ExitCode.USAGE), ("none", ExitCode.NOT_FOUND)])
 def test_a_name_of_no_job_or_several_is_refused(wanted: str, code: ExitCode) -> None:
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(CommandFailure) as refused:
         find_job(JOBS, wanted)
     assert refused.value.code == code
 
@@ -268,7 +271,7 @@ def test_a_name_of_no_job_or_several_is_refused(wanted: str, code: ExitCode) -> 
     ],
 )
 def test_list_is_filtered_by_status_and_name(statuses: tuple[str, ...], name: str | None, shown: int) -> None:
-    assert sum(fits(job, statuses, name) for job in JOBS) == shown
+    assert sum(matches_status(job, statuses, name) for job in JOBS) == shown
 
 
 def test_a_status_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,8 +281,8 @@ def test_a_status_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str
 
 def test_a_long_reason_is_cut() -> None:
     view = JobView("j", "", JobStatus.FAILED, "x" * 1000, 1, 2, {}, 1, 0, {}, None)
-    assert why(view) == "x" * 237 + "..."
-    assert why(view, longest=None) == "x" * 1000
+    assert failure_reason(view) == "x" * 237 + "..."
+    assert failure_reason(view, longest=None) == "x" * 1000
 
 
 @pytest.mark.parametrize(
@@ -295,4 +298,4 @@ def test_a_long_reason_is_cut() -> None:
 def test_suspended_jobs_are_neither_running_nor_over(statuses: tuple[str, ...], told: str) -> None:
     found = counts(JobStatus(each) for each in statuses)
     assert sum(found.values()) == len(statuses)
-    assert _told(found) == told
+    assert _format_process(found) == told

@@ -11,7 +11,7 @@ import pytest
 from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
@@ -27,7 +27,7 @@ def file_of(name: str | int, directory: Path) -> Path:
     log = MemoryEventLog(Codec("c1.log"), topic="c1.log")
     log.append([Event(each.header, each.body) for each in history(name)])
     path = directory / "history.avro"
-    export(log, "c1", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    export(log, "c1", EventSelection(0, log.end()), path, ArchiveFormat.AVRO)
     return path
 
 
@@ -217,7 +217,7 @@ def test_what_is_no_event_is_passed_over_and_told_in_the_end(tmp_path: Path, run
     foreign[4] ^= 1
     log.append_values([bytes(foreign), b"hello"])
     path = tmp_path / "a.avro"
-    export(log, "c1", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    export(log, "c1", EventSelection(0, log.end()), path, ArchiveFormat.AVRO)
     code, lines, err = run("log", "--file", path)
     assert (code, len(lines), err.count("\n")) == (0, 20, 1)
     assert (

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.log.memory import MemoryEventLog
 
@@ -38,7 +38,7 @@ def written(path: Path, spoiled: int | None = None, *, decided: bool = True) -> 
         for each in history(LONG)
     ]
     log.append(events)
-    export(log, "c", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    export(log, "c", EventSelection(0, log.end()), path, ArchiveFormat.AVRO)
     return path
 
 

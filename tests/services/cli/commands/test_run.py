@@ -16,21 +16,21 @@ from tailrace.pipelines.graph.errors import ProgramError
 from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.cli import main
 from tailrace.services.cli.args.common_options import Format
-from tailrace.services.cli.commands.run import Screen, exit_code
+from tailrace.services.cli.commands.run import RunScreen, exit_code
 from tailrace.services.cli.execution.cluster_executor import ClusterExecutor
-from tailrace.services.cli.execution.submitted_job import Outcome
-from tailrace.services.cli.exit_codes import ExitCode, Failure
-from tailrace.services.cli.render.output import amount
+from tailrace.services.cli.execution.submitted_job import JobOutcome
+from tailrace.services.cli.exit_codes import CommandFailure, ExitCode
+from tailrace.services.cli.render.output import format_amount
 from tailrace.services.client import JobRejectedError
 
-FINISHED = Outcome("j", "job", JobStatus.FINISHED, over=True)
-CANCELED = Outcome("j", "job", JobStatus.CANCELED, over=True)
-FAILED = Outcome("k", "job", JobStatus.FAILED, "ValueError at job.py:3\nTraceback", over=True)
+FINISHED = JobOutcome("j", "job", JobStatus.FINISHED, over=True)
+CANCELED = JobOutcome("j", "job", JobStatus.CANCELED, over=True)
+FAILED = JobOutcome("k", "job", JobStatus.FAILED, "ValueError at job.py:3\nTraceback", over=True)
 
 
 def test_all_that_went_as_it_was_to_go_is_fine() -> None:
-    runs_on = Outcome("k", "job", JobStatus.RUNNING)
-    cancelled = Outcome("l", "job", JobStatus.CANCELED, over=True, cancelled=True)
+    runs_on = JobOutcome("k", "job", JobStatus.RUNNING)
+    cancelled = JobOutcome("l", "job", JobStatus.CANCELED, over=True, cancelled=True)
     assert exit_code([]) == ExitCode.OK
     assert exit_code([FINISHED, runs_on, cancelled]) == ExitCode.OK
 
@@ -41,13 +41,13 @@ def test_all_that_went_as_it_was_to_go_is_fine() -> None:
         (FAILED, "job k is FAILED: ValueError at job.py:3"),
         (CANCELED, "job j is CANCELED"),
         (
-            Outcome("j", "job", JobStatus.SUSPENDED, over=True),
+            JobOutcome("j", "job", JobStatus.SUSPENDED, over=True),
             "job j is SUSPENDED: it goes on when the cluster is started again; `tailrace output -f j` then",
         ),
     ],
 )
-def test_what_went_wrong_is_the_last_line(outcome: Outcome, says: str) -> None:
-    with pytest.raises(Failure) as failed:
+def test_what_went_wrong_is_the_last_line(outcome: JobOutcome, says: str) -> None:
+    with pytest.raises(CommandFailure) as failed:
         exit_code([outcome, FINISHED])
     assert failed.value.code == ExitCode.JOB
     assert str(failed.value).startswith(says)
@@ -57,7 +57,9 @@ def test_what_a_job_has_counted_is_told_to_people_beside_its_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     counted = {"bad lines": 3.0, "million\x1b[2J": 1_000_000.0, "seconds": 0.25}
-    Screen(detached=False, output=Format.TEXT).ended(Outcome("j", "job", JobStatus.FINISHED, None, counted))
+    RunScreen(detached=False, output=Format.TEXT).ended(
+        JobOutcome("j", "job", JobStatus.FINISHED, None, counted)
+    )
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[0] == "job j is FINISHED"
@@ -68,8 +70,8 @@ def test_what_a_job_has_counted_is_told_to_people_beside_its_output(
 
 
 def test_machines_are_told_the_end_in_one_object(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = Outcome("j", "job", JobStatus.FAILED, "broken", {"n": 3.0}, timedelta(seconds=1.5))
-    Screen(detached=False, output=Format.JSON).ended(ended)
+    ended = JobOutcome("j", "job", JobStatus.FAILED, "broken", {"n": 3.0}, timedelta(seconds=1.5))
+    RunScreen(detached=False, output=Format.JSON).ended(ended)
     assert json.loads(capsys.readouterr().out) == {
         "job": {
             "job_id": "j",
@@ -83,7 +85,7 @@ def test_machines_are_told_the_end_in_one_object(capsys: pytest.CaptureFixture[s
 
 
 def test_numbers_are_for_people() -> None:
-    assert [amount(each) for each in (3.0, -0.5, 1e6, 1e22)] == [
+    assert [format_amount(each) for each in (3.0, -0.5, 1e6, 1e22)] == [
         "3",
         "-0.5",
         "1,000,000",
@@ -145,7 +147,7 @@ def test_a_graph_has_the_key_groups_of_the_savepoint_given_or_configured(
     client = Recorder(configured(clusters))
     executor = ClusterExecutor(
         client,  # type: ignore[arg-type]
-        Screen(detached=False, output=Format.TEXT),
+        RunScreen(detached=False, output=Format.TEXT),
         detached=False,
         savepoint_path=None if given is None else str(tmp_path / given),
     )

@@ -9,7 +9,7 @@ import pytest
 
 from tailrace.schemas.types import SnapshotType, StateFile
 from tailrace.services.cli import main
-from tailrace.services.cli.args.savepoint_location import location
+from tailrace.services.cli.args.savepoint_location import parse_location
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.cli.local.cluster_record import ClusterRecord, write_record
 from tailrace.services.cli.render.checkpoint_inspection import key_groups
@@ -140,7 +140,7 @@ def test_a_path_is_of_the_directory_that_the_command_runs_in(
     text: str, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert location(text) == uri.format(here=tmp_path, above=tmp_path.parent)
+    assert parse_location(text) == uri.format(here=tmp_path, above=tmp_path.parent)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tailrace.schemas.event import Event
 from tailrace.schemas.types import EntryPoint, Header
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.log.memory import MemoryEventLog
 
@@ -28,7 +28,7 @@ FAILED = 39
 def exported(path: Path, scenario: str) -> Path:
     log = MemoryEventLog()
     log.append([Event(record.header, record.body) for record in SCENARIOS[scenario]().log])
-    export(log, "sim", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    export(log, "sim", EventSelection(0, log.end()), path, ArchiveFormat.AVRO)
     return path
 
 
@@ -201,7 +201,7 @@ def test_what_others_wrote_does_not_steer_a_terminal(
     log.append([Event(header, SubmitJob(job_id=evil, entry_point=program))])
     log.append([Event(header, ShutDownCluster(reason=evil))])
     file = tmp_path / "log.avro"
-    export(log, "sim", Choice(0, log.end()), file, ArchiveFormat.AVRO)
+    export(log, "sim", EventSelection(0, log.end()), file, ArchiveFormat.AVRO)
     for arguments in ([], [f"job:{evil}"], ["--why", "0"], ["--effects", "0"], ["dispatcher", "--all"]):
         for line in told(capsys, *arguments, file=file).splitlines():
             assert line.isprintable()
@@ -238,7 +238,7 @@ def test_of_a_story_without_end_the_middle_is_left_out(
         )
         log.append([Event(header, CancelJob(job_id="j"))])
     file = tmp_path / "log.avro"
-    export(log, "sim", Choice(0, log.end()), file, ArchiveFormat.AVRO)
+    export(log, "sim", EventSelection(0, log.end()), file, ArchiveFormat.AVRO)
     lines = told(capsys, "j", file=file).splitlines()
     assert sum("asks to cancel" in line for line in lines) == 500 + 2
     (gap,) = [line for line in lines if "500 lines between" in line]
@@ -254,7 +254,7 @@ def test_of_many_things_of_a_kind_the_newest_are_listed(
     header = Header(event_id="e", time=0, sender="client/me", sender_epoch=0, recipient="dispatcher")
     log.append([Event(header, CancelJob(job_id=f"j{number}")) for number in range(50)])
     file = tmp_path / "log.avro"
-    export(log, "sim", Choice(0, log.end()), file, ArchiveFormat.AVRO)
+    export(log, "sim", EventSelection(0, log.end()), file, ArchiveFormat.AVRO)
     lines = told(capsys, file=file).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("job")] == [
         f"j{each}" for each in range(20, 50)

@@ -11,25 +11,25 @@ from typing import Any
 
 import msgspec
 import pytest
-from terminal_prompt import Prompt
+from terminal_prompt import TerminalPrompt
 
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.history.state_diff import Difference, apply
-from tailrace.services.history.time_travel import Moment
+from tailrace.services.history.state_diff import StateDifference, apply_difference
+from tailrace.services.history.time_travel import ClusterMoment
 
-from ...history.recorded_history import events, live, log_of
+from ...history.recorded_history import create_log, events, record_live_moments
 
 SEED = 10
-LAST = len(live(SEED)) - 1
+LAST = len(record_live_moments(SEED)) - 1
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("log") / "history.avro"
-    export(log_of(events(SEED)), "sim", Choice(0, LAST + 1), path, ArchiveFormat.AVRO)
+    export(create_log(events(SEED)), "sim", EventSelection(0, LAST + 1), path, ArchiveFormat.AVRO)
     return path
 
 
@@ -54,14 +54,14 @@ def run(file: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 def test_the_state_at_an_offset(run: Any, offset: int) -> None:
     found = json.loads(run("state", "--at", str(offset), "-o", "json"))
     assert found["offset"] == offset
-    assert found["state_hash"] == live(SEED)[offset].state_hash
-    assert sorted(found["roles"]) == sorted(live(SEED)[offset].states)
+    assert found["state_hash"] == record_live_moments(SEED)[offset].state_hash
+    assert sorted(found["roles"]) == sorted(record_live_moments(SEED)[offset].states)
 
 
 def test_the_state_at_a_time_is_that_of_the_longest_beginning(run: Any) -> None:
-    time = live(SEED)[LAST // 2].time
+    time = record_live_moments(SEED)[LAST // 2].time
     text = datetime.fromtimestamp(time / 1e6).isoformat()
-    offset = max(each.offset for each in live(SEED) if each.time <= time)
+    offset = max(each.offset for each in record_live_moments(SEED) if each.time <= time)
     assert json.loads(run("state", "--at", text, "-o", "json"))["offset"] == offset
 
 
@@ -73,7 +73,7 @@ def test_without_a_place_it_is_the_end_and_before_the_first_event_nothing_is_kno
 def test_only_some_states_are_shown_whole_with_the_hash_of_all(run: Any) -> None:
     found = json.loads(run("state", "--at", "150", "-o", "json", "task_executor/*"))
     assert {each.partition("/")[0] for each in found["roles"]} == {"task_executor"}
-    assert found["state_hash"] == live(SEED)[150].state_hash
+    assert found["state_hash"] == record_live_moments(SEED)[150].state_hash
     lines = run("state", "--at", "150", "dispatcher").splitlines()
     assert "dispatcher:" in lines
     assert not any(line.startswith("job_master") for line in lines)
@@ -81,7 +81,7 @@ def test_only_some_states_are_shown_whole_with_the_hash_of_all(run: Any) -> None
 
 def test_a_job_that_has_ended_is_one_line(run: Any) -> None:
     lines = run("state").splitlines()
-    ended = [each for each in live(SEED)[LAST].states if each.startswith("job_master/")]
+    ended = [each for each in record_live_moments(SEED)[LAST].states if each.startswith("job_master/")]
     assert ended
     for each in ended:
         assert sum(line.startswith(f"{each}:") for line in lines) == 1
@@ -110,13 +110,13 @@ def test_what_is_not_there_is_told_in_a_line(
 @pytest.mark.parametrize(("first", "last"), [(60, 150), (150, 60), (0, LAST), (70, 70)])
 def test_a_difference_applied_to_the_first_moment_is_the_second(run: Any, first: int, last: int) -> None:
     found = msgspec.json.decode(
-        run("diff", "--from", str(first), "--to", str(last), "-o", "json"), type=Difference
+        run("diff", "--from", str(first), "--to", str(last), "-o", "json"), type=StateDifference
     )
     before, after = (
-        msgspec.json.decode(run("state", "--at", str(each), "-o", "json"), type=Moment)
+        msgspec.json.decode(run("state", "--at", str(each), "-o", "json"), type=ClusterMoment)
         for each in (first, last)
     )
-    assert msgspec.json.encode(apply(found, before)) == msgspec.json.encode(after)
+    assert msgspec.json.encode(apply_difference(found, before)) == msgspec.json.encode(after)
 
 
 def test_a_difference_is_told_entity_by_entity(run: Any) -> None:
@@ -226,7 +226,7 @@ def test_without_a_terminal_commands_are_read_from_stdin(run: Any, monkeypatch: 
 
 def test_at_a_terminal_there_is_a_prompt_and_names_are_completed(file: Path) -> None:
     """Tab completes, a mistake is told and the shell goes on, Ctrl-D ends it."""
-    with Prompt("shell", "--at", "150", "--file", str(file)) as shell:
+    with TerminalPrompt("shell", "--at", "150", "--file", str(file)) as shell:
         assert "behind offset 150" in shell.until("sim@150:/> ")
         shell.type("cat /task_exec\tte-1/res\t\n")
         assert "\nte-1\r\n" in shell.until("sim@150:/> ")

@@ -15,7 +15,13 @@ from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.log.event_log import read_to_end
 
 from ...simulated_cluster.cluster import SECOND
-from ...simulation.what_if.history_builder import BEGIN, MemoryHistory, RandomLife, Studio, write
+from ...simulation.what_if.history_builder import (
+    BEGIN,
+    HistoryBuilder,
+    MemoryHistory,
+    RandomTaskBehavior,
+    write,
+)
 
 SCENARIO = """
 until: 3 min
@@ -30,7 +36,9 @@ events:
 
 @pytest.fixture(scope="module")
 def history() -> MemoryHistory:
-    studio = Studio({"restart-strategy.type": "fixed-delay"}, RandomLife(4, failures=0.0, mean_s=60))
+    studio = HistoryBuilder(
+        {"restart-strategy.type": "fixed-delay"}, RandomTaskBehavior(4, failures=0.0, mean_s=60)
+    )
     studio.start_workers("te-1", "te-2", slots=2)
     for number in range(4):
         studio.at(5 + 10 * number, studio.submit, f"j{number}", 1 + number % 2)

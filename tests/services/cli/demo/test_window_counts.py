@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from collections import Counter
 
-from tailrace.services.cli.demo import Tally, TextServer, Window
-from tailrace.services.cli.demo.window_counts import judge
+from tailrace.services.cli.demo import TextServer, Window, WindowCounts
+from tailrace.services.cli.demo.window_counts import check_counts
 from tailrace.services.client import OutputRecord
 
 SENT = [("to", "be"), ("or", "not"), ("to", "be"), ("that",)]
@@ -21,7 +21,7 @@ def printed(word: str, count: int, end_ms: int, subtask: int = 1) -> OutputRecor
 
 
 def test_counts_are_right_however_the_windows_cut_the_lines() -> None:
-    verdict = judge(
+    verdict = check_counts(
         [window(5000, to=2, that=1, be=1), window(10000, be=1, **{"or": 1, "not": 1})],
         SENT,
     )
@@ -30,23 +30,23 @@ def test_counts_are_right_however_the_windows_cut_the_lines() -> None:
 
 
 def test_a_lost_word_is_seen() -> None:
-    verdict = judge([window(5000, to=2, be=1, that=1, **{"or": 1, "not": 1})], SENT)
+    verdict = check_counts([window(5000, to=2, be=1, that=1, **{"or": 1, "not": 1})], SENT)
     assert not verdict.right
     assert "too few of 'be' (1)" in verdict.text
 
 
 def test_a_doubled_word_is_seen() -> None:
-    verdict = judge([window(5000, to=3, be=2, that=1, **{"or": 1, "not": 1})], SENT)
+    verdict = check_counts([window(5000, to=3, be=2, that=1, **{"or": 1, "not": 1})], SENT)
     assert not verdict.right
     assert "too many of 'to' (1)" in verdict.text
 
 
 def test_nothing_counted_is_not_right() -> None:
-    assert not judge([], SENT).right
+    assert not check_counts([], SENT).right
 
 
 def test_a_window_closes_when_another_follows_or_all_is_quiet() -> None:
-    tally = Tally()
+    tally = WindowCounts()
     tally.add(printed("to", 2, 5000), 5.1)
     assert tally.closed(5.2) == []
     tally.add(printed("be", 1, 5000), 5.2)
@@ -59,7 +59,7 @@ def test_a_window_closes_when_another_follows_or_all_is_quiet() -> None:
 
 
 def test_a_window_is_complete_when_every_subtask_has_gone_past_it() -> None:
-    tally = Tally()
+    tally = WindowCounts()
     tally.add(printed("to", 2, 5000, 1), 0)
     tally.add(printed("to", 1, 10000, 1), 0)
     assert tally.complete(2) == []

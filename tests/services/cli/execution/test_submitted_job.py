@@ -12,7 +12,7 @@ from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import Header
 from tailrace.services.cli.args.common_options import Format
-from tailrace.services.cli.commands.run import Screen
+from tailrace.services.cli.commands.run import RunScreen
 from tailrace.services.cli.execution import submitted_job
 from tailrace.services.cli.execution.submitted_job import SubmittedJob
 from tailrace.services.client import OutputRecord
@@ -61,7 +61,7 @@ def test_a_job_whose_output_can_not_be_read_runs_on_and_run_ends_with_the_reason
         silence,  # type: ignore[arg-type]
         silence,  # type: ignore[arg-type]
         Record(0, header, JobAccepted(job_id="j", name="job")),
-        Screen(detached=False, output=Format.TEXT),
+        RunScreen(detached=False, output=Format.TEXT),
         detached=False,
         give_up=failures.append,
     )

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tailrace.services import client
 from tailrace.services.cli import main
-from tailrace.services.cli.args.common_options import located
-from tailrace.services.cli.commands.cluster_status import leads
-from tailrace.services.cli.exit_codes import ExitCode, Failure
-from tailrace.services.cli.local import ClusterRecord, LocalCluster, Options
+from tailrace.services.cli.args.common_options import resolve_location
+from tailrace.services.cli.commands.cluster_status import describe_leadership
+from tailrace.services.cli.exit_codes import CommandFailure, ExitCode
+from tailrace.services.cli.local import ClusterRecord, LocalCluster, LocalClusterOptions
 from tailrace.services.cli.local.cluster_record import ProcessRecord, write_record
 from tailrace.services.cli.local.process_names import is_master, masters, taskexecutors
 from tailrace.services.cli.local.shutdown import end_in_order
@@ -95,34 +95,36 @@ def test_elections_cannot_change_while_a_cluster_runs(
 ) -> None:
     record(tmp_path, high_availability=was)
     values = {"home": str(tmp_path), "cluster.id": "c", "bootstrap.servers": "k:1", **now}
-    with pytest.raises(Failure, match=f"{told}: stop it first"):
-        LocalCluster(Configuration(values)).start(Options())
+    with pytest.raises(CommandFailure, match=f"{told}: stop it first"):
+        LocalCluster(Configuration(values)).start(LocalClusterOptions())
 
 
 def test_what_the_embedded_zookeeper_cannot_do_is_refused(tmp_path: Path) -> None:
     values = {"home": str(tmp_path), **ZOOKEEPER, "high-availability.zookeeper.ssl.enabled": "true"}
-    with pytest.raises(Failure, match=r"ssl\.enabled is set"):
-        LocalCluster(Configuration(values)).start(Options())
+    with pytest.raises(CommandFailure, match=r"ssl\.enabled is set"):
+        LocalCluster(Configuration(values)).start(LocalClusterOptions())
 
 
 def test_a_jobmanager_that_joins_is_told_of_the_elections(tmp_path: Path) -> None:
     elections = {**ZOOKEEPER, "high-availability.zookeeper.quorum": "z:1"}
     record(tmp_path, high_availability=elections, embedded_zookeeper=True)
-    found = located(Configuration({"home": str(tmp_path)}))
+    found = resolve_location(Configuration({"home": str(tmp_path)}))
     assert found.get(HIGH_AVAILABILITY) is HighAvailability.ZOOKEEPER
     assert found.get(ZOOKEEPER_QUORUM) == "z:1"
-    own = located(Configuration({"home": str(tmp_path), "high-availability.zookeeper.quorum": "z:2"}))
+    own = resolve_location(
+        Configuration({"home": str(tmp_path), "high-availability.zookeeper.quorum": "z:2"})
+    )
     assert own.get(ZOOKEEPER_QUORUM) == "z:2"
 
 
 def test_who_talks_to_a_cluster_is_told_where_its_secret_is_and_what_it_passes_over(tmp_path: Path) -> None:
     started = {"blob.secret-file": "/run/secret", "heartbeat.interval": "1 s", "log.skipped-offsets": "17"}
     record(tmp_path, configuration=started)
-    found = located(Configuration({"home": str(tmp_path)}))
+    found = resolve_location(Configuration({"home": str(tmp_path)}))
     assert found.get(BLOB_SECRET_FILE) == "/run/secret"
     assert found.get(SKIPPED_OFFSETS) == "17"
     assert not found.has("heartbeat.interval")
-    own = located(Configuration({"home": str(tmp_path), "blob.secret-file": "/run/mine"}))
+    own = resolve_location(Configuration({"home": str(tmp_path), "blob.secret-file": "/run/mine"}))
     assert own.get(BLOB_SECRET_FILE) == "/run/mine"
 
 
@@ -168,7 +170,7 @@ def test_a_cluster_whose_log_can_not_be_read_is_ended_by_force(
 def test_what_a_master_leads_is_told_in_a_few_words(
     roles: list[str], running: bool | None, stands: bool | None, told: str
 ) -> None:
-    assert leads({"leads": roles, "running": running, "stands_for_election": stands}) == told
+    assert describe_leadership({"leads": roles, "running": running, "stands_for_election": stands}) == told
 
 
 @pytest.mark.parametrize(
@@ -204,9 +206,11 @@ def test_what_is_missing_starts_with_the_id_and_the_number_that_the_cluster_was_
     processes = tuple(ProcessRecord(pid=1 << 30, created=0.0, name=each, log="") for each in names)
     made = record(tmp_path, processes=processes)
     local = LocalCluster(Configuration({"home": str(tmp_path)}))
-    with pytest.raises(Failure, match="is called c, not other: leave its id out"):
-        LocalCluster(Configuration({"home": str(tmp_path), "cluster.id": "other"})).start(Options())
+    with pytest.raises(CommandFailure, match="is called c, not other: leave its id out"):
+        LocalCluster(Configuration({"home": str(tmp_path), "cluster.id": "other"})).start(
+            LocalClusterOptions()
+        )
     local.adopt(made)
     assert local.configuration.cluster_id == "c"
-    assert local.task_executors(Options()) == ["taskexecutor-1"]
-    assert local.task_executors(Options(taskexecutors=2)) == ["taskexecutor-1", "taskexecutor-2"]
+    assert local.task_executors(LocalClusterOptions()) == ["taskexecutor-1"]
+    assert local.task_executors(LocalClusterOptions(taskexecutors=2)) == ["taskexecutor-1", "taskexecutor-2"]

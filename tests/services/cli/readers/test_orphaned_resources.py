@@ -10,13 +10,13 @@ import pytest
 
 from tailrace.schemas.types import JobStatus
 from tailrace.services.cli.readers.orphaned_resources import (
+    ClusterResources,
     Jobs,
-    Kept,
-    NotRemoved,
-    Orphan,
-    find,
-    look,
-    remove,
+    OrphanedResource,
+    OrphanNotRemoved,
+    find_orphaned_resources,
+    list_resources,
+    remove_orphan,
 )
 from tailrace.services.configuration import Configuration
 from tailrace.services.election.zookeeper_nodes import RoleNodes
@@ -55,13 +55,13 @@ def base(tmp_path: Path) -> Path:
     return base
 
 
-KEPT = Kept(blobs=("over", "rejected", "runs", "submitted", "waits"), snapshots=(11, 10, 9))
+KEPT = ClusterResources(blobs=("over", "rejected", "runs", "submitted", "waits"), snapshots=(11, 10, 9))
 
 
 def test_all_that_is_there_is_looked_at_also_without_zookeeper(
     configuration: Configuration, base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert look(configuration, timeout_s=SOON_S) == KEPT
+    assert list_resources(configuration, timeout_s=SOON_S) == KEPT
     assert (
         "what is in ZooKeeper, and who stands by, is not known: ZooKeeper at 127.0.0.1:1"
         in capsys.readouterr().err
@@ -70,14 +70,14 @@ def test_all_that_is_there_is_looked_at_also_without_zookeeper(
 
 def test_where_nothing_is_nothing_is_found(tmp_path: Path) -> None:
     configuration = Configuration({"home": str(tmp_path)})
-    assert look(configuration, timeout_s=SOON_S) == Kept()
-    assert find(configuration, Kept(), JOBS, END) == []
+    assert list_resources(configuration, timeout_s=SOON_S) == ClusterResources()
+    assert find_orphaned_resources(configuration, ClusterResources(), JOBS, END) == []
 
 
 def test_what_no_job_of_the_log_needs_is_an_orphan_but_what_is_being_submitted(
     configuration: Configuration, base: Path
 ) -> None:
-    found = find(configuration, KEPT, JOBS, END)
+    found = find_orphaned_resources(configuration, KEPT, JOBS, END)
     assert [(each.kind, each.reason, each.job_id, each.offset) for each in found] == [
         ("blobs", "job over has ended", "over", None),
         ("blobs", "the log knows no job rejected", "rejected", None),
@@ -92,16 +92,19 @@ def test_nodes_are_named_with_the_rest(configuration: Configuration) -> None:
         RoleNodes("job_master/runs", (), None, ("/tailrace/c/leaderlatch/runs",)),
         RoleNodes("dispatcher", (), None),
     )
-    assert find(configuration, Kept(nodes), JOBS, END) == [
-        Orphan("node", "/tailrace/c/leaderlatch/over", "job over has ended")
+    assert find_orphaned_resources(configuration, ClusterResources(nodes), JOBS, END) == [
+        OrphanedResource("node", "/tailrace/c/leaderlatch/over", "job over has ended")
     ]
 
 
 def test_what_was_removed_is_gone_and_nothing_else_is(configuration: Configuration, base: Path) -> None:
-    found = find(configuration, KEPT, JOBS, END)
+    found = find_orphaned_resources(configuration, KEPT, JOBS, END)
     for _ in range(2):
-        remove(configuration, found)
-        assert find(configuration, look(configuration, timeout_s=SOON_S), JOBS, END) == []
+        remove_orphan(configuration, found)
+        assert (
+            find_orphaned_resources(configuration, list_resources(configuration, timeout_s=SOON_S), JOBS, END)
+            == []
+        )
         assert sorted(each.name for each in (base / "blob").glob("job_*")) == [
             "job_runs",
             "job_submitted",
@@ -113,9 +116,9 @@ def test_what_was_removed_is_gone_and_nothing_else_is(configuration: Configurati
 def test_what_can_be_removed_goes_where_zookeeper_does_not_answer(
     configuration: Configuration, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = find(configuration, KEPT, JOBS, END)
-    node = Orphan("node", "/tailrace/c/leaderlatch/over", "job over has ended")
-    with pytest.raises(NotRemoved, match=r"ZooKeeper at 127\.0\.0\.1:1 did not remove orphans"):
-        remove(configuration, [node, *found], timeout_s=SOON_S)
-    assert find(configuration, KEPT, JOBS, END)[-1].kind == "snapshot"
-    assert look(configuration, timeout_s=SOON_S).snapshots == (10, 9)
+    found = find_orphaned_resources(configuration, KEPT, JOBS, END)
+    node = OrphanedResource("node", "/tailrace/c/leaderlatch/over", "job over has ended")
+    with pytest.raises(OrphanNotRemoved, match=r"ZooKeeper at 127\.0\.0\.1:1 did not remove orphans"):
+        remove_orphan(configuration, [node, *found], timeout_s=SOON_S)
+    assert find_orphaned_resources(configuration, KEPT, JOBS, END)[-1].kind == "snapshot"
+    assert list_resources(configuration, timeout_s=SOON_S).snapshots == (10, 9)

@@ -6,23 +6,23 @@ import functools
 import time
 from collections.abc import Callable
 
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 
-from tailrace.services.cli.top.event_player import Player
-from tailrace.services.cli.top.log_reader import Opened, Reader
+from tailrace.services.cli.top.event_player import EventPlayer
+from tailrace.services.cli.top.log_reader import LogReader, OpenLog
 from tailrace.services.cli.top.view import View
-from tailrace.services.cli.top.view_builder import Watch
-from tailrace.services.history.log_source import Source
+from tailrace.services.cli.top.view_builder import ViewBuilder
+from tailrace.services.history.log_source import LogSource
 from tailrace.services.log.memory import MemoryEventLog
 
-from ...snapshots.simulated_logs import LONG, history, log_of
+from ...snapshots.simulated_logs import LONG, create_log, history
 
 SEEDS = (LONG, LONG + 1, LONG + 2)
 
 
-def watched(name: str | int, offset: int | None = None) -> Watch:
+def build_views(name: str | int, offset: int | None = None) -> ViewBuilder:
     """One that was told a history, or its beginning up to an offset."""
-    watch = Watch("sim")
+    watch = ViewBuilder("sim")
     for record in history(name):
         if offset is None or record.offset <= offset:
             watch.tell(record)
@@ -30,9 +30,9 @@ def watched(name: str | int, offset: int | None = None) -> Watch:
 
 
 @functools.cache
-def seen(name: str | int) -> dict[int, View]:
+def read_views(name: str | int) -> dict[int, View]:
     """Offset -> the view, of one who looked behind every event."""
-    watch = Watch("sim")
+    watch = ViewBuilder("sim")
     found = {-1: watch.view()}
     for record in history(name):
         watch.tell(record)
@@ -40,18 +40,18 @@ def seen(name: str | int) -> dict[int, View]:
     return found
 
 
-def opened(name: str | int | MemoryEventLog) -> Opened:
+def open_log(name: str | int | MemoryEventLog) -> OpenLog:
     """A live log."""
-    return Opened(Source(name if isinstance(name, MemoryEventLog) else log_of(name), "sim"))
+    return OpenLog(LogSource(name if isinstance(name, MemoryEventLog) else create_log(name), "sim"))
 
 
-def player_of(reader: Reader, *, speed: float = 1.0) -> Player:
-    return Player(reader, live=True, cluster="sim", speed=speed)
+def create_player(reader: LogReader, *, speed: float = 1.0) -> EventPlayer:
+    return EventPlayer(reader, live=True, cluster="sim", speed=speed)
 
 
-def until(player: Player, condition: Callable[[], bool], elapsed_s: float = 0.05) -> None:
+def play_until(player: EventPlayer, condition: Callable[[], bool], elapsed_s: float = 0.05) -> None:
     """Makes steps, each of which lets the virtual clock go on, until something is so."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, f"it never came to that: {player.status()}"
         player.step(elapsed_s, budget_s=0.005)

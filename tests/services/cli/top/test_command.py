@@ -10,17 +10,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from polling import PATIENCE_S
-from terminal_prompt import Prompt
+from polling import TIMEOUT_S
+from terminal_prompt import TerminalPrompt
 
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.cli.top.view import View
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 
-from ...snapshots.simulated_logs import LONG, history, log_of
-from .recorded_views import seen
+from ...snapshots.simulated_logs import LONG, create_log, history
+from .recorded_views import read_views
 
 SEED = LONG
 LAST = history(SEED)[-1].offset
@@ -29,7 +29,7 @@ LAST = history(SEED)[-1].offset
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("log") / "history.avro"
-    export(log_of(SEED), "sim", Choice(0, LAST + 1), path, ArchiveFormat.AVRO)
+    export(create_log(SEED), "sim", EventSelection(0, LAST + 1), path, ArchiveFormat.AVRO)
     return path
 
 
@@ -63,7 +63,7 @@ def test_ascii_is_all_that_is_needed(run: Any) -> None:
 
 def test_machines_get_the_view(run: Any) -> None:
     said = run("-o", "json", "--replay-from", "100")
-    assert msgspec.json.decode(said, type=View) == seen(SEED)[100]
+    assert msgspec.json.decode(said, type=View) == read_views(SEED)[100]
     assert {"masters", "taskexecutors", "slots", "jobs", "log"} < json.loads(said).keys()
 
 
@@ -107,8 +107,8 @@ def test_other_commands_do_not_import_what_only_the_screen_needs() -> None:
 
 def test_a_terminal_gets_a_screen_and_is_given_back(file: Path) -> None:
     command = ("top", "--file", str(file), "--speed", "100")
-    with Prompt(*command, TERM="xterm-256color", COLUMNS="100", LINES="30") as screen:
+    with TerminalPrompt(*command, TERM="xterm-256color", COLUMNS="100", LINES="30") as screen:
         assert "\x1b[?1049h" in screen.until("PLAYING")
         screen.type("q")
         assert "\x1b[?1049l" in screen.until("\x1b[?1049l")
-        assert screen.end(PATIENCE_S) == ExitCode.OK
+        assert screen.end(TIMEOUT_S) == ExitCode.OK

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tailrace.services.cli.top.playback_clock import LONGEST_WAIT_S, SPEEDS, Playback
+from tailrace.services.cli.top.playback_clock import LONGEST_WAIT_S, SPEEDS, PlaybackClock
 
 SECOND = 1_000_000
 
@@ -18,14 +18,14 @@ elapsed = st.floats(0, 10)
 @given(moments, speeds, elapsed, st.integers(0, 10**12))
 def test_no_wait_is_longer_than_the_longest(time: int, speed: float, seconds: float, gap: int) -> None:
     due = time + gap
-    after = Playback(time, speed).after(seconds, due)
+    after = PlaybackClock(time, speed).after(seconds, due)
     assert after.time >= time
     assert (due - after.time) / SECOND / speed <= LONGEST_WAIT_S + 1e-6
 
 
 @given(moments, speeds, elapsed, st.integers(0, 10**12))
 def test_what_is_left_out_is_told(time: int, speed: float, seconds: float, gap: int) -> None:
-    after = Playback(time, speed).after(seconds, time + gap)
+    after = PlaybackClock(time, speed).after(seconds, time + gap)
     assert after.time == time + round(seconds * speed * SECOND) + after.passed_over
 
 
@@ -33,18 +33,18 @@ def test_what_is_left_out_is_told(time: int, speed: float, seconds: float, gap: 
 def test_the_clock_stands_while_it_is_paused_and_where_nothing_comes(
     time: int, speed: float, seconds: float
 ) -> None:
-    playing, paused = Playback(time, speed), Playback(time, speed, paused=True)
+    playing, paused = PlaybackClock(time, speed), PlaybackClock(time, speed, paused=True)
     assert playing.after(seconds, None) == playing
     assert paused.after(seconds, time + SECOND) == paused
 
 
 def test_speed_is_how_many_times_as_fast() -> None:
-    playback = Playback(0, 10.0)
+    playback = PlaybackClock(0, 10.0)
     assert playback.after(0.5, 8 * SECOND).time == 5 * SECOND
 
 
 def test_faster_and_slower_go_through_the_speeds_and_stop_at_their_ends() -> None:
-    at = Playback(0, SPEEDS[0])
+    at = PlaybackClock(0, SPEEDS[0])
     for speed in SPEEDS[1:]:
         at = at.faster()
         assert at.speed == speed
@@ -55,7 +55,7 @@ def test_faster_and_slower_go_through_the_speeds_and_stop_at_their_ends() -> Non
 
 
 def test_an_event_that_was_told_ends_the_silence_before_it() -> None:
-    waiting = Playback(0).after(0.0, 3600 * SECOND)
+    waiting = PlaybackClock(0).after(0.0, 3600 * SECOND)
     assert waiting.passed_over > 0
     told = waiting.reached(3600 * SECOND)
     assert (told.time, told.passed_over) == (3600 * SECOND, 0)

@@ -9,33 +9,33 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tailrace.services.cli.top.canvas import ASCII, UNICODE, Canvas, Column, Glyphs, glyphs_of, widths
-from tailrace.services.cli.top.event_player import Mode, Status
-from tailrace.services.cli.top.live_processes import Presence
+from tailrace.services.cli.top.event_player import PlayerMode, PlayerStatus
+from tailrace.services.cli.top.live_processes import LiveProcesses
 from tailrace.services.cli.top.screen import draw
-from tailrace.services.cli.top.ui_state import Look, Page, Panel, Question, looked_at
+from tailrace.services.cli.top.ui_state import Page, Panel, UiPrompt, UiState, visible_jobs
 from tailrace.services.cli.top.view import LogLine, MasterView, TaskExecutorView, View
 
 from ...snapshots.simulated_logs import LONG
-from .recorded_views import seen, watched
+from .recorded_views import build_views, read_views
 
 HOSTILE = "evil\x1b[2J\nname \u202e 漢字 é"
 
 
 def text(
     view: View,
-    look: Look | None = None,
-    status: Status | None = None,
-    presence: Presence | None = None,
+    look: UiState | None = None,
+    status: PlayerStatus | None = None,
+    presence: LiveProcesses | None = None,
     size: tuple[int, int] = (80, 24),
     glyphs: Glyphs = UNICODE,
 ) -> list[str]:
-    status = status or Status(mode=Mode.PAUSED, now=view.time, end=view.offset + 1)
-    drawn = draw(view, look or Look(), status, presence or Presence(), *size, glyphs)
+    status = status or PlayerStatus(mode=PlayerMode.PAUSED, now=view.time, end=view.offset + 1)
+    drawn = draw(view, look or UiState(), status, presence or LiveProcesses(), *size, glyphs)
     return [each.text for each in drawn.lines]
 
 
 looks = st.builds(
-    Look,
+    UiState,
     page=st.sampled_from(Page),
     panel=st.sampled_from(Panel),
     job=st.sampled_from([None, "j1", "j4", "gone"]),
@@ -43,7 +43,7 @@ looks = st.builds(
     first_row=st.integers(0, 5),
     top=st.integers(0, 5),
     pattern=st.sampled_from(["", "te-1", "nothing has this", "漢"]),
-    question=st.sampled_from([None, *Question]),
+    question=st.sampled_from([None, *UiPrompt]),
     typed=st.text(max_size=5),
 )
 
@@ -55,16 +55,16 @@ looks = st.builds(
     st.integers(1, 250),
     st.integers(1, 80),
     st.sampled_from([UNICODE, ASCII]),
-    st.sampled_from(Mode),
+    st.sampled_from(PlayerMode),
 )
 def test_every_line_is_as_wide_as_the_terminal_and_there_are_as_many_as_it_has(
-    offset: int, look: Look, width: int, height: int, glyphs: Glyphs, mode: Mode
+    offset: int, look: UiState, width: int, height: int, glyphs: Glyphs, mode: PlayerMode
 ) -> None:
-    view = seen(LONG)[offset]
+    view = read_views(LONG)[offset]
     if look.page is Page.JOB and offset == 300:
-        view = watched(3, offset).view(looked_at(look))
-    status = Status(mode=mode, now=view.time, end=400, passed_over=90_000_000, trouble="Kafka is gone")
-    lines = draw(view, look, status, Presence(), width, height, glyphs).lines
+        view = build_views(3, offset).view(visible_jobs(look))
+    status = PlayerStatus(mode=mode, now=view.time, end=400, passed_over=90_000_000, trouble="Kafka is gone")
+    lines = draw(view, look, status, LiveProcesses(), width, height, glyphs).lines
     assert len(lines) == height
     for line in lines:
         said = "".join(each.text for each in line.spans)
@@ -75,7 +75,7 @@ def test_every_line_is_as_wide_as_the_terminal_and_there_are_as_many_as_it_has(
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_what_others_wrote_steers_no_terminal(glyphs: Glyphs) -> None:
-    (job, *_) = seen(LONG)[300].jobs
+    (job, *_) = read_views(LONG)[300].jobs
     view = View(
         HOSTILE,
         offset=1,
@@ -84,15 +84,15 @@ def test_what_others_wrote_steers_no_terminal(glyphs: Glyphs) -> None:
         jobs=(replace(job, job=replace(job.job, name=HOSTILE, job_id=HOSTILE)),),
         log=(LogLine(1, 0, HOSTILE, HOSTILE, "t", mark="!!"),),
     )
-    status = Status(mode=Mode.LIVE, now=0, notice=HOSTILE, trouble=HOSTILE, source=HOSTILE)
+    status = PlayerStatus(mode=PlayerMode.LIVE, now=0, notice=HOSTILE, trouble=HOSTILE, source=HOSTILE)
     for page in (Page.MAIN, Page.JOB):
-        for line in text(view, Look(page=page, job=HOSTILE), status, size=(200, 40), glyphs=glyphs):
+        for line in text(view, UiState(page=page, job=HOSTILE), status, size=(200, 40), glyphs=glyphs):
             assert line.isprintable()
             assert glyphs.unicode or line.isascii()
 
 
 def test_a_small_terminal_has_all_that_matters() -> None:
-    view = watched("one_task_fails_and_is_restarted_alone", 45).view()
+    view = build_views("one_task_fails_and_is_restarted_alone", 45).view()
     shown = text(view, size=(80, 24))
     assert " ".join(shown[0].split()).startswith("tailrace top sim PAUSED offset 45 of 45 1970-01-01")
     assert shown[1:9] == [
@@ -116,7 +116,7 @@ def test_who_stands_by_and_who_is_gone() -> None:
         offset=9,
         masters=(MasterView("host:1", ("dispatcher",), 2, 7, 3), MasterView("host:0", since=1)),
     )
-    presence = Presence(
+    presence = LiveProcesses(
         names={"host:1": "jobmanager-1", "host:2": "jobmanager-2"},
         running={"host:1": False, "host:2": True},
         contenders=("host:2", "host:3"),
@@ -131,31 +131,31 @@ def test_who_stands_by_and_who_is_gone() -> None:
 
 
 def test_a_hundred_taskexecutors_and_a_thousand_jobs_can_be_looked_through() -> None:
-    (job, *_) = seen(LONG)[300].jobs
+    (job, *_) = read_views(LONG)[300].jobs
     view = View(
         "sim",
         offset=10,
         taskexecutors=tuple(TaskExecutorView(f"te-{i:03}", "", 4, i % 5) for i in range(100)),
         jobs=tuple(replace(job, job=replace(job.job, job_id=f"j{i}")) for i in range(1000)),
     )
-    shown = text(view, Look(job="j500"))
+    shown = text(view, UiState(job="j500"))
     assert any("j500" in line and "▸" in line for line in shown)
     assert any("of 1000 are shown" in line for line in shown)
     assert any("of 100 are shown" in line for line in shown)
-    last = text(view, Look(panel=Panel.TASKEXECUTORS, first_row=99))
+    last = text(view, UiState(panel=Panel.TASKEXECUTORS, first_row=99))
     assert any("te-099" in line for line in last)
 
 
 def test_a_log_that_is_away_is_told_at_the_top() -> None:
-    status = Status(mode=Mode.LIVE, now=0, trouble="memory.log can't be read", waits=True)
-    shown = text(seen(LONG)[60], status=status)
+    status = PlayerStatus(mode=PlayerMode.LIVE, now=0, trouble="memory.log can't be read", waits=True)
+    shown = text(read_views(LONG)[60], status=status)
     assert "AWAY" in shown[0]
     assert shown[1] == " memory.log can't be read; tries again"
 
 
 def test_silence_that_is_left_out_is_told() -> None:
-    status = Status(mode=Mode.PLAYING, now=0, speed=10, passed_over=200_000_000, end=100)
-    shown = text(seen(LONG)[60], status=status)
+    status = PlayerStatus(mode=PlayerMode.PLAYING, now=0, speed=10, passed_over=200_000_000, end=100)
+    shown = text(read_views(LONG)[60], status=status)
     assert "PLAYING ×10" in shown[0]
     assert any("Log  3m20 of silence left out" in line for line in shown)
 

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-from polling import PATIENCE_S
+from polling import TIMEOUT_S
 from textual.pilot import Pilot
 
 from tailrace.services.cli.top.canvas import UNICODE
-from tailrace.services.cli.top.event_player import Mode, Player
-from tailrace.services.cli.top.live_processes import Presence
-from tailrace.services.cli.top.log_reader import Reader
+from tailrace.services.cli.top.event_player import EventPlayer, PlayerMode
+from tailrace.services.cli.top.live_processes import LiveProcesses
+from tailrace.services.cli.top.log_reader import LogReader
 from tailrace.services.cli.top.terminal import TopApp
 
 from ...snapshots.simulated_logs import LONG
-from .recorded_views import opened, player_of, seen
+from .recorded_views import create_player, open_log, read_views
 
 SEED = LONG
 Session = Callable[[Callable[[TopApp, Pilot[None]], Awaitable[None]]], None]
@@ -28,25 +28,25 @@ def shown(app: TopApp) -> list[str]:
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not condition():
             await pilot.pause()
 
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    made = opened(SEED)
-    reader = Reader(made, lambda: made)
+    made = open_log(SEED)
+    reader = LogReader(made, lambda: made)
     reader.start()
 
     def run(script: Callable[[TopApp, Pilot[None]], Awaitable[None]]) -> None:
         async def play() -> None:
-            player: Player = player_of(reader)
+            player: EventPlayer = create_player(reader)
             player.go("200")
             player.pause()
             app = TopApp(player, UNICODE)
             async with app.run_test(size=(100, 30)) as pilot:
-                await until(pilot, lambda: player.status().mode is not Mode.READING)
+                await until(pilot, lambda: player.status().mode is not PlayerMode.READING)
                 await until(pilot, lambda: "offset 200 of" in shown(app)[0])
                 await script(app, pilot)
 
@@ -63,7 +63,7 @@ def test_a_person_looks_around(session: Session) -> None:
         await until(pilot, lambda: "offset 201 of" in shown(app)[0])
         await pilot.press("g", *"100", "enter")
         await until(pilot, lambda: "offset 100 of" in shown(app)[0])
-        job = seen(SEED)[100].jobs[1].job
+        job = read_views(SEED)[100].jobs[1].job
         await pilot.press("down", "enter")
         await until(pilot, lambda: job.job_id in shown(app)[1])
         await pilot.press("escape", "question_mark")
@@ -97,7 +97,7 @@ def test_q_ends_it(session: Session) -> None:
 @pytest.mark.parametrize("resized", [False, True])
 def test_a_mistake_ends_the_screen_and_is_told_behind_it(session: Session, resized: bool) -> None:
     async def script(app: TopApp, pilot: Pilot[None]) -> None:
-        def broken() -> Presence:
+        def broken() -> LiveProcesses:
             raise ZeroDivisionError
 
         app.presence = broken

@@ -5,74 +5,81 @@ from __future__ import annotations
 import pytest
 
 from tailrace.services.cli.top.ui_state import (
-    Ask,
-    Look,
+    KeyResult,
     Page,
     Panel,
-    Pressed,
-    Question,
+    PlayerCommand,
     Rows,
+    UiPrompt,
+    UiState,
+    handle_key,
     jobs_of,
     log_of,
-    press,
 )
 from tailrace.services.cli.top.view import View
 
 from ...snapshots.simulated_logs import LONG
-from .recorded_views import seen
+from .recorded_views import read_views
 
 ROWS = Rows(jobs=2, log=5, executors=1, tasks=2)
 
 
 @pytest.fixture(scope="module")
 def view() -> View:
-    found = max(seen(LONG).values(), key=lambda view: (len(view.jobs), len(view.log)))
+    found = max(read_views(LONG).values(), key=lambda view: (len(view.jobs), len(view.log)))
     assert len(found.jobs) > 3
     return found
 
 
-def after(look: Look, view: View, *keys: str) -> Look:
+def after(look: UiState, view: View, *keys: str) -> UiState:
     for key in keys:
         look = pressed(look, view, key).look
     return look
 
 
-def pressed(look: Look, view: View, key: str) -> Pressed:
-    return press(look, key, key if len(key) == 1 else " " if key == "space" else None, view, ROWS)
+def pressed(look: UiState, view: View, key: str) -> KeyResult:
+    return handle_key(look, key, key if len(key) == 1 else " " if key == "space" else None, view, ROWS)
 
 
 @pytest.mark.parametrize(
     ("key", "ask"),
-    [("q", Ask.QUIT), ("space", Ask.PAUSE), ("+", Ask.FASTER), ("-", Ask.SLOWER), ("right", Ask.STEP),
-     ("left", Ask.BACK), ("l", Ask.LIVE)],
-)  # fmt: skip
-def test_keys_ask_the_player(view: View, key: str, ask: Ask) -> None:
-    assert pressed(Look(), view, key) == Pressed(Look(), ask)
+    [
+        ("q", PlayerCommand.QUIT),
+        ("space", PlayerCommand.PAUSE),
+        ("+", PlayerCommand.FASTER),
+        ("-", PlayerCommand.SLOWER),
+        ("right", PlayerCommand.STEP),
+        ("left", PlayerCommand.BACK),
+        ("l", PlayerCommand.LIVE),
+    ],
+)
+def test_keys_ask_the_player(view: View, key: str, ask: PlayerCommand) -> None:
+    assert pressed(UiState(), view, key) == KeyResult(UiState(), ask)
 
 
 def test_a_place_is_typed_and_gone_to(view: View) -> None:
-    typed = after(Look(), view, "g", "1", "2", "x", "backspace", "0")
-    assert (typed.question, typed.typed) == (Question.PLACE, "120")
-    assert pressed(typed, view, "enter") == Pressed(Look(), Ask.GO, "120")
-    assert pressed(typed, view, "escape") == Pressed(Look())
-    assert pressed(after(Look(), view, "g"), view, "enter").ask is None
+    typed = after(UiState(), view, "g", "1", "2", "x", "backspace", "0")
+    assert (typed.question, typed.typed) == (UiPrompt.PLACE, "120")
+    assert pressed(typed, view, "enter") == KeyResult(UiState(), PlayerCommand.GO, "120")
+    assert pressed(typed, view, "escape") == KeyResult(UiState())
+    assert pressed(after(UiState(), view, "g"), view, "enter").ask is None
 
 
 def test_q_and_space_are_letters_where_something_is_typed(view: View) -> None:
-    typed = after(Look(), view, "/", "q", "space", "l")
+    typed = after(UiState(), view, "/", "q", "space", "l")
     assert typed.typed == "q l"
 
 
 def test_a_filter_leaves_what_has_it_in_it_in_any_case(view: View) -> None:
-    look = after(Look(), view, "/", *"windowword", "enter")
+    look = after(UiState(), view, "/", *"windowword", "enter")
     assert look.pattern == "windowword"
     assert {each.job.name for each in jobs_of(view, look.pattern)} == {"WindowWordCount"}
     assert all("windowword" in f"{each.text}{each.type}".casefold() for each in log_of(view, look))
-    assert after(look, view, "escape") == Look()
+    assert after(look, view, "escape") == UiState()
 
 
 def test_the_cursor_stays_on_its_job_when_others_come_and_go(view: View) -> None:
-    look = after(Look(), view, "down", "down")
+    look = after(UiState(), view, "down", "down")
     job = view.jobs[2].job.job_id
     assert look.job == job
     fewer = View("sim", jobs=view.jobs[2:])
@@ -83,14 +90,14 @@ def test_the_cursor_stays_on_its_job_when_others_come_and_go(view: View) -> None
 
 
 def test_a_job_is_opened_and_left(view: View) -> None:
-    look = after(Look(), view, "down", "enter")
+    look = after(UiState(), view, "down", "enter")
     assert (look.page, look.job) == (Page.JOB, view.jobs[1].job.job_id)
     assert after(look, view, "escape").page is Page.MAIN
-    assert after(Look(), View("sim"), "enter") == Look()
+    assert after(UiState(), View("sim"), "enter") == UiState()
 
 
 def test_the_log_scrolls_and_what_is_seen_stays_where_it_is(view: View) -> None:
-    look = after(Look(panel=Panel.LOG), view, "up", "up")
+    look = after(UiState(panel=Panel.LOG), view, "up", "up")
     assert look.log_end == view.log[-3].offset
     assert after(look, view, "down", "down").log_end is None
     assert after(look, view, "home").log_end == view.log[ROWS.log - 1].offset
@@ -99,9 +106,9 @@ def test_the_log_scrolls_and_what_is_seen_stays_where_it_is(view: View) -> None:
 
 
 def test_tab_goes_through_the_panels(view: View) -> None:
-    assert after(Look(), view, "tab").panel is Panel.LOG
-    assert after(Look(), view, "tab", "tab", "tab") == Look()
-    assert after(Look(), view, "shift+tab").panel is Panel.TASKEXECUTORS
+    assert after(UiState(), view, "tab").panel is Panel.LOG
+    assert after(UiState(), view, "tab", "tab", "tab") == UiState()
+    assert after(UiState(), view, "shift+tab").panel is Panel.TASKEXECUTORS
 
 
 def test_no_key_breaks_anything(view: View) -> None:
@@ -121,4 +128,4 @@ def test_no_key_breaks_anything(view: View) -> None:
                 "ctrl+u",
             ):
                 for each in (view, View("sim")):
-                    pressed(Look(page=page, panel=panel, job="gone"), each, key)
+                    pressed(UiState(page=page, panel=panel, job="gone"), each, key)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tailrace.schemas.event import Event, Record
-from tailrace.services.history.archive.exporter import Choice, entries, export
+from tailrace.services.history.archive.exporter import EventSelection, entries, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.history.archive.manifest import Description, Item
+from tailrace.services.history.archive.manifest import ArchiveManifest, Item
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 
@@ -21,7 +21,7 @@ NO_EVENT = (b"no event", b"", None)
 """Values that stand among events where people, or other programs, have written to the log."""
 
 
-def name_of(kind: ArchiveFormat) -> str:
+def file_name(kind: ArchiveFormat) -> str:
     """A file's name in that format."""
     return f"history.{kind}"
 
@@ -37,18 +37,18 @@ def with_foreign(records: Sequence[Record]) -> MemoryEventLog:
     return log
 
 
-def log_of(seed: int | str) -> MemoryEventLog:
+def create_log(seed: int | str) -> MemoryEventLog:
     """The log of a simulated history, as it was."""
     log = MemoryEventLog(Codec("c1.log"), topic="c1.log")
     log.append([Event(each.header, each.body) for each in history(seed)])
     return log
 
 
-def exported(log: MemoryEventLog, path: Path, choice: Choice | None = None) -> Description:
+def export_files(log: MemoryEventLog, path: Path, choice: EventSelection | None = None) -> ArchiveManifest:
     """The log as a file, in the format that its name says."""
     kind = ArchiveFormat.of_name(path)
     assert kind is not None
-    return export(log, CLUSTER, choice or Choice(0, log.end()), path, kind)
+    return export(log, CLUSTER, choice or EventSelection(0, log.end()), path, kind)
 
 
 def read(path: Path, start: int = 0, end: int | None = None, *, selections: bool = False) -> list[Item]:
@@ -62,6 +62,6 @@ def items(log: MemoryEventLog | FileLog, start: int, end: int) -> list[Item]:
     return [item for batch in entries(log, start, end) for item in batch]
 
 
-def told(found: Sequence[Item]) -> list[tuple[int, object]]:
+def describe_items(found: Sequence[Item]) -> list[tuple[int, object]]:
     """What entries are, wherever they are kept: events, or bytes at their offsets."""
     return [(each.offset, each if isinstance(each, Record) else each.value) for each in found]

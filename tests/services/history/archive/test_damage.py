@@ -22,20 +22,30 @@ from tailrace.schemas.event import Record
 from tailrace.services.history.archive import avro_file, avro_header
 from tailrace.services.history.archive.errors import (
     ArchiveError,
-    DamagedArchive,
-    NoArchive,
-    UnknownEvent,
+    CorruptArchive,
+    NotAnArchive,
+    UnknownEventType,
 )
-from tailrace.services.history.archive.exporter import CannotExport, Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, ExportError, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.archive.importer import check
-from tailrace.services.history.archive.manifest import Description
+from tailrace.services.history.archive.manifest import ArchiveManifest
 from tailrace.services.history.archive.record_schema import schema_text
 from tailrace.services.log.memory import MemoryEventLog
 
 from ...snapshots.simulated_logs import history
-from .archive_files import CLUSTER, FORMATS, exported, items, log_of, name_of, read, told, with_foreign
+from .archive_files import (
+    CLUSTER,
+    FORMATS,
+    create_log,
+    describe_items,
+    export_files,
+    file_name,
+    items,
+    read,
+    with_foreign,
+)
 
 SCENARIO = "a_job_finishes"
 
@@ -45,10 +55,10 @@ class Intact:
 
     def __init__(self, path: Path) -> None:
         log = with_foreign(history(SCENARIO))
-        exported(log, path)
+        export_files(log, path)
         self.path = path
         self.data = path.read_bytes()
-        self.held = told(items(log, 0, log.end()))
+        self.held = describe_items(items(log, 0, log.end()))
 
     def harmed(self, data: bytes) -> None:
         """What becomes of the file with these bytes: either it is as it was, or what is wrong is told."""
@@ -59,18 +69,18 @@ class Intact:
         except ArchiveError as error:
             assert "\n" not in str(error)
             assert str(path) in str(error)
-            if isinstance(error, DamagedArchive) and error.last_good is not None:
+            if isinstance(error, CorruptArchive) and error.last_good is not None:
                 assert f"--to {error.last_good}" in str(error)
-                assert told(read(path, 0, error.last_good + 1)) == self.held[: error.last_good + 1]
+                assert describe_items(read(path, 0, error.last_good + 1)) == self.held[: error.last_good + 1]
         else:
-            assert told(found) == self.held
+            assert describe_items(found) == self.held
 
 
 @pytest.fixture(scope="module", params=FORMATS)
 def intact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intact]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(avro_file, "_BLOCK", 2_000)
-        yield Intact(tmp_path_factory.mktemp("intact") / name_of(request.param))
+        yield Intact(tmp_path_factory.mktemp("intact") / file_name(request.param))
 
 
 @settings(max_examples=150, deadline=None)
@@ -103,15 +113,15 @@ def test_a_file_that_is_damaged_in_its_middle_tells_where_and_is_read_up_to_ther
     lines = intact.data.splitlines(keepends=True)
     lines[21] = lines[21].replace(b'"sender":"', b'"sender":"x')
     path.write_bytes(b"".join(lines))
-    with pytest.raises(DamagedArchive) as raised:
+    with pytest.raises(CorruptArchive) as raised:
         read(path)
     at = sum(map(len, lines[:21]))
     assert str(raised.value) == (
         f"{path} is damaged at byte {at:,} (line 22): the line's checksum is another; the last good offset is 19, "
         "and --to 19 (or --at) reads up to there; for the rest take another copy, or export again"
     )
-    assert told(read(path, 0, 20)) == intact.held[:20]
-    with FileLog.open(path) as file, pytest.raises(DamagedArchive):
+    assert describe_items(read(path, 0, 20)) == intact.held[:20]
+    with FileLog.open(path) as file, pytest.raises(CorruptArchive):
         check(file)
 
 
@@ -124,11 +134,11 @@ def test_the_block_of_an_avro_file_that_is_damaged_is_named(
     blocks = intact.data.split(sync)
     blocks[3] = blocks[3][:-40] + bytes(40)
     intact.path.write_bytes(sync.join(blocks))
-    with pytest.raises(DamagedArchive, match=r"\(block 3\).*the last good offset is \d+") as raised:
+    with pytest.raises(CorruptArchive, match=r"\(block 3\).*the last good offset is \d+") as raised:
         read(intact.path)
     good = raised.value.last_good
     assert good is not None
-    assert told(read(intact.path, 0, good + 1)) == intact.held[: good + 1]
+    assert describe_items(read(intact.path, 0, good + 1)) == intact.held[: good + 1]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +158,9 @@ def test_what_is_no_export_is_said_to_be_none(data: bytes, why: str, tmp_path: P
 
 
 def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(NoArchive, match="No such file"):
+    with pytest.raises(NotAnArchive, match="No such file"):
         FileLog.open(tmp_path / "nowhere.avro")
-    with pytest.raises(NoArchive, match="Is a directory"):
+    with pytest.raises(NotAnArchive, match="Is a directory"):
         FileLog.open(tmp_path)
 
 
@@ -158,7 +168,7 @@ def test_an_avro_file_of_something_else_is_said_to_be_one(tmp_path: Path) -> Non
     path = tmp_path / "other.avro"
     with path.open("wb") as file:
         fastavro.writer(file, {"type": "record", "name": "A", "fields": []}, [{}])
-    with pytest.raises(NoArchive, match="not of a log: it has no tailrace"):
+    with pytest.raises(NotAnArchive, match="not of a log: it has no tailrace"):
         FileLog.open(path)
 
 
@@ -166,9 +176,9 @@ def test_a_file_of_a_later_format_asks_for_a_later_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.jsonl"
-    exported(log_of(SCENARIO), path)
+    export_files(create_log(SCENARIO), path)
     monkeypatch.setattr("tailrace.services.history.archive.manifest.FORMAT", 0)
-    with pytest.raises(NoArchive, match="is of format 1, and this release reads 0 and earlier: upgrade"):
+    with pytest.raises(NotAnArchive, match="is of format 1, and this release reads 0 and earlier: upgrade"):
         FileLog.open(path)
 
 
@@ -176,13 +186,13 @@ class TestOtherReleases:
     """A file whose schemas are not ours: fields that were added since, and types that are not known yet."""
 
     def test_an_older_schema_is_resolved(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        log = log_of(SCENARIO)
+        log = create_log(SCENARIO)
         schema = json.loads(schema_text())
         # As an earlier release had it: `endpoints` came later; and the last field was one that is gone since.
         leader = _branch(schema, "LeaderElected")
         leader["fields"][-1] = {"name": "old", "type": "string", "default": ""}
         path = tmp_path / "old.avro"
-        _rewritten(log_of(SCENARIO), path, schema, {"old": "what it said then"}, monkeypatch)
+        _rewritten(create_log(SCENARIO), path, schema, {"old": "what it said then"}, monkeypatch)
         for found, item in zip(read(path), items(log, 0, log.end()), strict=True):
             assert isinstance(found, Record)
             assert isinstance(item, Record)
@@ -198,7 +208,7 @@ class TestOtherReleases:
         schema = json.loads(schema_text())
         _branch(schema, "SlotsAccepted")["name"] = "SlotsApplauded"
         path = tmp_path / "new.avro"
-        log = log_of(SCENARIO)
+        log = create_log(SCENARIO)
         names = {"tailrace.task_executor.SlotsAccepted": "tailrace.task_executor.SlotsApplauded"}
         _rewritten(log, path, schema, {}, monkeypatch, names)
         first = next(
@@ -206,31 +216,33 @@ class TestOtherReleases:
             for each in items(log, 0, log.end())
             if isinstance(each, Record) and type(each.body).__name__ == "SlotsAccepted"
         )
-        with pytest.raises(UnknownEvent, match=f"'tailrace.task_executor.SlotsApplauded' at offset {first}"):
+        with pytest.raises(
+            UnknownEventType, match=f"'tailrace.task_executor.SlotsApplauded' at offset {first}"
+        ):
             read(path)
-        assert told(read(path, 0, 2)) == told(items(log, 0, 2))
+        assert describe_items(read(path, 0, 2)) == describe_items(items(log, 0, 2))
 
     def test_a_line_of_json_that_lacks_a_field_has_its_default(self, tmp_path: Path) -> None:
         path = tmp_path / "old.jsonl"
-        log = log_of(SCENARIO)
-        exported(log, path)
+        log = create_log(SCENARIO)
+        export_files(log, path)
         head, *lines = path.read_bytes().splitlines()
         older = [line.rpartition(b',"check"')[0].replace(b'"origin":null,', b"") for line in lines]
         assert older != [line.rpartition(b',"check"')[0] for line in lines]
         path.write_bytes(b"\n".join([head, *map(_with_check, older)]))
-        assert told(read(path)) == told(items(log, 0, log.end()))
+        assert describe_items(read(path)) == describe_items(items(log, 0, log.end()))
 
     def test_a_parquet_file_that_lacks_a_column_has_its_default(self, tmp_path: Path) -> None:
         path = tmp_path / "old.parquet"
-        log = log_of(SCENARIO)
-        exported(log, path)
+        log = create_log(SCENARIO)
+        export_files(log, path)
         _rewritten_table(path, lambda table: table.drop_columns(["traceparent"]))
-        assert told(read(path)) == told(items(log, 0, log.end()))
+        assert describe_items(read(path)) == describe_items(items(log, 0, log.end()))
 
     def test_an_unknown_type_in_parquet_is_told_too(self, tmp_path: Path) -> None:
         path = tmp_path / "new.parquet"
-        log = log_of(SCENARIO)
-        exported(log, path)
+        log = create_log(SCENARIO)
+        export_files(log, path)
 
         def renamed(table: pa.Table) -> pa.Table:
             types = table.column("type").to_pylist()
@@ -238,43 +250,45 @@ class TestOtherReleases:
             return table.set_column(1, "type", pa.array(types))
 
         _rewritten_table(path, renamed)
-        with pytest.raises(UnknownEvent, match=r"'task_executor\.Applaud' at offset 5, which this release"):
+        with pytest.raises(
+            UnknownEventType, match=r"'task_executor\.Applaud' at offset 5, which this release"
+        ):
             read(path)
-        assert told(read(path, 0, 5)) == told(items(log, 0, 5))
+        assert describe_items(read(path, 0, 5)) == describe_items(items(log, 0, 5))
 
     def test_an_unknown_type_in_json_is_told_too(self, tmp_path: Path) -> None:
         path = tmp_path / "new.jsonl"
-        exported(log_of(SCENARIO), path)
+        export_files(create_log(SCENARIO), path)
         lines = path.read_bytes().split(b"\n")
         line = lines[3].rpartition(b',"check"')[0].replace(b'"type":"', b'"type":"other.')
         lines[3] = _with_check(line)
         path.write_bytes(b"\n".join(lines))
-        with pytest.raises(UnknownEvent, match="at offset 2, which this release does not know"):
+        with pytest.raises(UnknownEventType, match="at offset 2, which this release does not know"):
             read(path)
 
 
 def test_a_file_that_can_not_be_written_leaves_nothing(tmp_path: Path) -> None:
-    log = log_of(SCENARIO)
-    with pytest.raises(CannotExport, match="No such file or directory"):
-        exported(log, tmp_path / "nowhere" / "a.avro")
+    log = create_log(SCENARIO)
+    with pytest.raises(ExportError, match="No such file or directory"):
+        export_files(log, tmp_path / "nowhere" / "a.avro")
     (tmp_path / "a.avro").mkdir()
-    with pytest.raises(CannotExport, match="Is a directory"):
-        exported(log, tmp_path / "a.avro")
+    with pytest.raises(ExportError, match="Is a directory"):
+        export_files(log, tmp_path / "a.avro")
     assert [each.name for each in tmp_path.iterdir()] == ["a.avro"]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_an_export_that_is_interrupted_leaves_what_was_there(kind: ArchiveFormat, tmp_path: Path) -> None:
-    log = log_of(SCENARIO)
-    path = tmp_path / name_of(kind)
-    exported(log, path)
+    log = create_log(SCENARIO)
+    path = tmp_path / file_name(kind)
+    export_files(log, path)
     before = path.read_bytes()
 
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        export(log, CLUSTER, Choice(0, 30), path, kind, on_progress=interrupt)
+        export(log, CLUSTER, EventSelection(0, 30), path, kind, on_progress=interrupt)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -311,7 +325,7 @@ def _rewritten(
         entries.append(stream.getvalue()[:-1])
     monkeypatch.setattr(avro_header, "schema_text", lambda: text)
     with path.open("wb") as file:
-        description = Description(cluster=CLUSTER, last=len(entries) - 1, entries=len(entries))
+        description = ArchiveManifest(cluster=CLUSTER, last=len(entries) - 1, entries=len(entries))
         writer = avro_file.AvroWriter(file, description)
         writer._entries = entries
         writer.finish(description)

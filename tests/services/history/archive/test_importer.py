@@ -9,19 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.schemas.event import Event
-from tailrace.services.history.archive.errors import DamagedArchive, Selection
-from tailrace.services.history.archive.exporter import Choice
+from tailrace.services.history.archive.errors import CorruptArchive, PartialArchive
+from tailrace.services.history.archive.exporter import EventSelection
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.history.archive.importer import CannotImport, Imported, check, import_file, state_hash
+from tailrace.services.history.archive.importer import (
+    ImportFailed,
+    ImportResult,
+    check,
+    import_file,
+    state_hash,
+)
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 
 from ...snapshots.simulated_logs import HISTORIES, WALKS, history
-from .archive_files import FORMATS, exported, items, log_of, name_of, told, with_foreign
+from .archive_files import FORMATS, create_log, describe_items, export_files, file_name, items, with_foreign
 
 
-def imported(path: Path, into: MemoryEventLog) -> Imported:
+def imported(path: Path, into: MemoryEventLog) -> ImportResult:
     """What `tailrace log import` does."""
     with FileLog.open(path) as file:
         return import_file(file, into, checked=check(file))
@@ -35,20 +41,20 @@ def new_log() -> MemoryEventLog:
 @pytest.mark.parametrize("name", HISTORIES)
 def test_what_is_imported_is_what_was_exported(name: str | int, kind: ArchiveFormat, tmp_path: Path) -> None:
     log, other = with_foreign(history(name)), new_log()
-    path = tmp_path / name_of(kind)
-    exported(log, path)
+    path = tmp_path / file_name(kind)
+    export_files(log, path)
     done = imported(path, other)
-    assert told(items(other, 0, other.end())) == told(items(log, 0, log.end()))
-    assert done == Imported(log.end(), log.end(), state_hash(log))
+    assert describe_items(items(other, 0, other.end())) == describe_items(items(log, 0, log.end()))
+    assert done == ImportResult(log.end(), log.end(), state_hash(log))
     assert state_hash(other) == state_hash(log)
 
 
 @pytest.mark.parametrize("name", WALKS)
 def test_what_was_imported_is_exported_alike(name: int, tmp_path: Path) -> None:
-    exported(log_of(name), tmp_path / "a.avro")
+    export_files(create_log(name), tmp_path / "a.avro")
     other = new_log()
     imported(tmp_path / "a.avro", other)
-    exported(other, tmp_path / "b.avro")
+    export_files(other, tmp_path / "b.avro")
     assert (tmp_path / "b.avro").read_bytes() == (tmp_path / "a.avro").read_bytes()
 
 
@@ -59,8 +65,8 @@ def test_an_import_that_was_interrupted_goes_on(
     kind: ArchiveFormat, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     log, other = with_foreign(history(1)), new_log()
-    path = tmp_path_factory.mktemp("half") / name_of(kind)
-    exported(log, path)
+    path = tmp_path_factory.mktemp("half") / file_name(kind)
+    export_files(log, path)
     whole = items(log, 0, log.end())
     there = data.draw(st.integers(0, len(whole)), "there")
     other.append_all(
@@ -69,59 +75,59 @@ def test_an_import_that_was_interrupted_goes_on(
             for each in whole[:there]
         ]
     )
-    assert imported(path, other) == Imported(len(whole), len(whole) - there, state_hash(log))
-    assert told(items(other, 0, other.end())) == told(whole)
+    assert imported(path, other) == ImportResult(len(whole), len(whole) - there, state_hash(log))
+    assert describe_items(items(other, 0, other.end())) == describe_items(whole)
 
 
 def test_what_was_imported_already_is_left_as_it_is(tmp_path: Path) -> None:
-    log, other = log_of(0), new_log()
-    exported(log, tmp_path / "a.avro")
+    log, other = create_log(0), new_log()
+    export_files(log, tmp_path / "a.avro")
     imported(tmp_path / "a.avro", other)
     assert imported(tmp_path / "a.avro", other).written == 0
     assert other.end() == log.end()
 
 
 def test_a_log_that_holds_anything_else_is_left_alone(tmp_path: Path) -> None:
-    exported(log_of(0), tmp_path / "a.avro")
-    other = log_of(1)
-    before = told(items(other, 0, other.end()))
+    export_files(create_log(0), tmp_path / "a.avro")
+    other = create_log(1)
+    before = describe_items(items(other, 0, other.end()))
     with pytest.raises(
-        CannotImport, match=r"c1.log is not the beginning of .*: it (holds another event at|has \d+)"
+        ImportFailed, match=r"c1.log is not the beginning of .*: it (holds another event at|has \d+)"
     ):
         imported(tmp_path / "a.avro", other)
-    assert told(items(other, 0, other.end())) == before
+    assert describe_items(items(other, 0, other.end())) == before
 
 
 def test_a_log_that_has_gone_on_is_left_alone(tmp_path: Path) -> None:
-    log = log_of(0)
-    exported(log, tmp_path / "a.avro", Choice(0, 20))
+    log = create_log(0)
+    export_files(log, tmp_path / "a.avro", EventSelection(0, 20))
     with pytest.raises(
-        CannotImport, match=f"it has {log.end():,} entries, the file 20; import into a cluster id"
+        ImportFailed, match=f"it has {log.end():,} entries, the file 20; import into a cluster id"
     ):
         imported(tmp_path / "a.avro", log)
 
 
 def test_a_log_whose_head_is_gone_is_left_alone(tmp_path: Path) -> None:
-    exported(log_of(0), tmp_path / "a.avro")
-    log = log_of(0)
+    export_files(create_log(0), tmp_path / "a.avro")
+    log = create_log(0)
     log.truncate(5)
-    with pytest.raises(CannotImport, match="begins at offset 5"):
+    with pytest.raises(ImportFailed, match="begins at offset 5"):
         imported(tmp_path / "a.avro", log)
 
 
 def test_a_value_that_is_no_event_where_the_file_has_one_is_another_log(tmp_path: Path) -> None:
-    exported(log_of(0), tmp_path / "a.avro")
+    export_files(create_log(0), tmp_path / "a.avro")
     other = new_log()
     other.append_values([b"foreign"])
-    with pytest.raises(CannotImport, match="holds another event at offset 0"):
+    with pytest.raises(ImportFailed, match="holds another event at offset 0"):
         imported(tmp_path / "a.avro", other)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_of_a_damaged_file_nothing_is_imported(kind: ArchiveFormat, tmp_path: Path) -> None:
     """Some bytes of a file mean nothing, so that the same events are read."""
-    whole, path = log_of(0), tmp_path / name_of(kind)
-    exported(whole, path)
+    whole, path = create_log(0), tmp_path / file_name(kind)
+    export_files(whole, path)
     data = path.read_bytes()
     refused = 0
     for part in range(1, 10):
@@ -131,34 +137,38 @@ def test_of_a_damaged_file_nothing_is_imported(kind: ArchiveFormat, tmp_path: Pa
         other = new_log()
         try:
             imported(path, other)
-        except DamagedArchive:
+        except CorruptArchive:
             refused += 1
             assert other.end() == 0
         else:
-            assert told(items(other, 0, other.end())) == told(items(whole, 0, whole.end()))
+            assert describe_items(items(other, 0, other.end())) == describe_items(
+                items(whole, 0, whole.end())
+            )
     assert refused
 
 
 def test_a_selection_is_not_imported(tmp_path: Path) -> None:
-    log = log_of(0)
-    exported(log, tmp_path / "a.avro", Choice(0, log.end(), types=("LeaderElected",)))
-    with pytest.raises(Selection, match="nor can it be imported; export without --from, --job and --type"):
+    log = create_log(0)
+    export_files(log, tmp_path / "a.avro", EventSelection(0, log.end(), types=("LeaderElected",)))
+    with pytest.raises(
+        PartialArchive, match="nor can it be imported; export without --from, --job and --type"
+    ):
         imported(tmp_path / "a.avro", new_log())
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_gap_is_refused_with_its_place(kind: ArchiveFormat, tmp_path: Path) -> None:
-    path, other = tmp_path / name_of(kind), new_log()
-    description = exported(_WithGap(log_of(0)), path)
+    path, other = tmp_path / file_name(kind), new_log()
+    description = export_files(_WithGap(create_log(0)), path)
     assert (description.whole, description.gaps) == (True, 1)
-    with pytest.raises(CannotImport, match="no entry for offset 7, and the next is 8"):
+    with pytest.raises(ImportFailed, match="no entry for offset 7, and the next is 8"):
         imported(path, other)
     assert other.end() == 0
 
 
 def test_somebody_who_writes_meanwhile_is_noticed(tmp_path: Path) -> None:
-    log = log_of(0)
-    exported(log, tmp_path / "a.avro")
+    log = create_log(0)
+    export_files(log, tmp_path / "a.avro")
 
     class Crowded(MemoryEventLog):
         def append_all(self, entries: object) -> list[int]:
@@ -166,7 +176,7 @@ def test_somebody_who_writes_meanwhile_is_noticed(tmp_path: Path) -> None:
             return super().append_all(entries)  # type: ignore[arg-type]
 
     with pytest.raises(
-        CannotImport, match=r"somebody else writes to c2\.log: what was to get offset 0 got 1"
+        ImportFailed, match=r"somebody else writes to c2\.log: what was to get offset 0 got 1"
     ):
         imported(tmp_path / "a.avro", Crowded(Codec("c2.log"), topic="c2.log"))
 

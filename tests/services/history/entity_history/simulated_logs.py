@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 
 from tailrace.schemas.event import Record
-from tailrace.services.history.entity_history.event_annotator import Teller, Told
+from tailrace.services.history.entity_history.event_annotator import AnnotatedEvent, EventAnnotator
 
 from ...scenarios import SCENARIOS
 from ...simulated_cluster.chaos import Chaos
@@ -26,7 +26,7 @@ def history(name: str) -> tuple[Record, ...]:
     return tuple(chaos.world.log)
 
 
-def told(records: Sequence[Record]) -> tuple[Teller, list[Told]]:
+def annotated_events(records: Sequence[Record]) -> tuple[EventAnnotator, list[AnnotatedEvent]]:
     """All of a log, and who told it."""
-    teller = Teller()
+    teller = EventAnnotator()
     return teller, [teller.tell(record) for record in records]

@@ -8,9 +8,9 @@ from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import ExecutionState, Header
 from tailrace.services.history.entity_history import cause_chains
-from tailrace.services.history.entity_history.cause_chains import Began, Effects
-from tailrace.services.history.entity_history.event_annotator import Teller
-from tailrace.services.history.entity_history.failure_chains import Chains, Trouble
+from tailrace.services.history.entity_history.cause_chains import ChainStart, EffectTree
+from tailrace.services.history.entity_history.event_annotator import EventAnnotator
+from tailrace.services.history.entity_history.failure_chains import FailureChains, Severity
 from tailrace.services.log.memory import MemoryEventLog
 
 FAILED = job_master.UpdateTaskExecutionState(
@@ -30,9 +30,9 @@ def event(number: int, cause: int | None, sender: str = "task_executor/te") -> E
     return Event(header, FAILED)
 
 
-def in_log(*events: Event | None) -> tuple[MemoryEventLog, Teller]:
+def in_log(*events: Event | None) -> tuple[MemoryEventLog, EventAnnotator]:
     """None: a record that can't be read."""
-    log, teller = MemoryEventLog(), Teller()
+    log, teller = MemoryEventLog(), EventAnnotator()
     for offset, each in enumerate(events):
         log.append_all([b"\x00garbage" if each is None else each])
         if each is not None:
@@ -43,17 +43,17 @@ def in_log(*events: Event | None) -> tuple[MemoryEventLog, Teller]:
 @pytest.mark.parametrize("length", [10, 63, 64, 65, 3000])
 def test_a_chain_of_any_length_is_walked(length: int) -> None:
     log, teller = in_log(*[event(each, each - 1 if each else None) for each in range(length)])
-    found = cause_chains.why(teller, log, length - 1)
+    found = cause_chains.trace_causes(teller, log, length - 1)
     assert [line.offset for line in found.lines] == list(reversed(range(length)))
-    assert found.began is Began.FACT
+    assert found.began is ChainStart.FACT
 
 
 def test_a_tree_of_any_depth_is_cut_and_counted() -> None:
     length = 3000
     records = [Record(each, *_parts(event(each, each - 1 if each else None))) for each in range(length)]
     for everything in (True, False):
-        teller = Teller()
-        found = Effects(0, teller, everything=everything)
+        teller = EventAnnotator()
+        found = EffectTree(0, teller, everything=everything)
         for record in records:
             found.add(teller.tell(record))
         tree, depth = found.tree(), 0
@@ -71,42 +71,42 @@ def _parts(made: Event) -> tuple[Header, job_master.UpdateTaskExecutionState]:
 
 def test_a_cause_that_can_not_be_read_is_named() -> None:
     log, teller = in_log(event(0, None), None, event(2, 1), event(3, 2))
-    found = cause_chains.why(teller, log, 3)
+    found = cause_chains.trace_causes(teller, log, 3)
     assert [line.offset for line in found.lines] == [3, 2]
-    assert found.began is Began.UNKNOWN
+    assert found.began is ChainStart.UNKNOWN
     assert "offset 1" in found.text
 
 
 def test_what_can_not_be_read_itself_is_no_event() -> None:
     log, teller = in_log(event(0, None), None, event(2, None))
     with pytest.raises(LookupError, match="no event at offset 1"):
-        cause_chains.why(teller, log, 1)
+        cause_chains.trace_causes(teller, log, 1)
 
 
 @pytest.mark.parametrize("cause", [2, 3, 99])
 def test_a_cause_that_lies_behind_its_effect_leads_nowhere(cause: int) -> None:
     log, teller = in_log(event(0, None), event(1, 0), event(2, cause))
-    found = cause_chains.why(teller, log, 2)
+    found = cause_chains.trace_causes(teller, log, 2)
     assert [line.offset for line in found.lines] == [2]
-    assert found.began is Began.UNKNOWN
+    assert found.began is ChainStart.UNKNOWN
 
 
 def test_a_client_is_named_with_where_it_asked() -> None:
     header = Header(event_id="0", time=0, sender="client/me", sender_epoch=0, recipient="dispatcher")
     log = MemoryEventLog()
     log.append([Event(header, dispatcher.CancelJob(job_id="j"))])
-    teller = Teller()
+    teller = EventAnnotator()
     teller.tell(Record(0, header, dispatcher.CancelJob(job_id="j")))
-    found = cause_chains.why(teller, log, 0)
-    assert (found.began, found.text) == (Began.CLIENT, "client me asked for it")
+    found = cause_chains.trace_causes(teller, log, 0)
+    assert (found.began, found.text) == (ChainStart.CLIENT, "client me asked for it")
 
 
 def test_a_chain_knows_only_what_it_was_told() -> None:
-    chains = Chains()
-    chains.add(100, 5, None, Trouble.NONE)
-    chains.add(103, 6, 100, Trouble.FAILURE, waited=True)
+    chains = FailureChains()
+    chains.add(100, 5, None, Severity.NONE)
+    chains.add(103, 6, 100, Severity.FAILURE, waited=True)
     assert [chains.knows(each) for each in range(99, 105)] == [False, True, False, False, True, False]
     assert chains.upwards(103) == [103, 100]
-    assert (chains.trouble(103), chains.waited(103), chains.time(103)) == (Trouble.FAILURE, True, 6)
-    assert (chains.trouble(101), chains.waited(101), chains.time(101)) == (Trouble.NONE, False, None)
+    assert (chains.trouble(103), chains.waited(103), chains.time(103)) == (Severity.FAILURE, True, 6)
+    assert (chains.trouble(101), chains.waited(101), chains.time(101)) == (Severity.NONE, False, None)
     assert chains.root_of(103) == 103

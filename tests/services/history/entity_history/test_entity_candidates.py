@@ -8,25 +8,25 @@ import pytest
 
 from tailrace.schemas.event import Record
 from tailrace.services.history.entity_history import cause_chains
-from tailrace.services.history.entity_history.cause_chains import Effects
-from tailrace.services.history.entity_history.entities import Entity, Kind, Life
-from tailrace.services.history.entity_history.entity_candidates import Candidates
-from tailrace.services.history.entity_history.entity_lookup import Ambiguous, Unknown, Wanted
-from tailrace.services.history.entity_history.event_annotator import Teller
-from tailrace.services.history.entity_history.timeline import Story, Timeline
-from tailrace.services.history.projection import Fold
+from tailrace.services.history.entity_history.cause_chains import EffectTree
+from tailrace.services.history.entity_history.entities import Entity, EntityKind, EntityLifetime
+from tailrace.services.history.entity_history.entity_candidates import EntityCandidates
+from tailrace.services.history.entity_history.entity_lookup import AmbiguousEntity, EntityQuery, UnknownEntity
+from tailrace.services.history.entity_history.event_annotator import EventAnnotator
+from tailrace.services.history.entity_history.timeline import EntityHistory, EntityHistoryBuilder
+from tailrace.services.history.projection import HistoryProjection
 
-from .simulated_logs import HISTORIES, history, told
+from .simulated_logs import HISTORIES, annotated_events, history
 from .test_properties import in_memory
 
 _ENTITIES = 5
 """How many of a history's are asked for, in how many words each."""
 
 
-def collected(records: tuple[Record, ...], wanted: Wanted) -> tuple[Entity, Story | None]:
+def collected(records: tuple[Record, ...], wanted: EntityQuery) -> tuple[Entity, EntityHistory | None]:
     """Who is meant, and the story that was collected on the way."""
-    teller = Teller(Fold(past=False))
-    candidates = Candidates(wanted, teller, lambda each: Timeline(each, teller))
+    teller = EventAnnotator(HistoryProjection(past=False))
+    candidates = EntityCandidates(wanted, teller, lambda each: EntityHistoryBuilder(each, teller))
     for record in records:
         candidates.add(teller.tell(record))
     found, timeline = candidates.chosen()
@@ -34,10 +34,10 @@ def collected(records: tuple[Record, ...], wanted: Wanted) -> tuple[Entity, Stor
 
 
 @functools.cache
-def by_itself(name: str, entity: Entity) -> Story:
+def by_itself(name: str, entity: Entity) -> EntityHistory:
     """The story of one, which was known from the beginning."""
-    teller = Teller()
-    timeline = Timeline(entity, teller)
+    teller = EventAnnotator()
+    timeline = EntityHistoryBuilder(entity, teller)
     for record in history(name):
         event = teller.tell(record)
         if entity in event.entities:
@@ -45,7 +45,7 @@ def by_itself(name: str, entity: Entity) -> Story:
     return timeline.told()
 
 
-def as_people_say(entity: Entity, life: Life) -> list[str]:
+def as_people_say(entity: Entity, life: EntityLifetime) -> list[str]:
     """Some of the ways to ask for it."""
     return [str(entity), entity.id[: max(1, len(entity.id) - 1)], *life.names[:2]]
 
@@ -53,33 +53,35 @@ def as_people_say(entity: Entity, life: Life) -> list[str]:
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_story_is_the_same_however_it_is_asked_for(name: str) -> None:
     records = history(name)
-    lives = told(records)[0].entities.lives
+    lives = annotated_events(records)[0].entities.lives
     for entity, life in list(lives.items())[:: max(1, len(lives) // _ENTITIES)]:
         for text in as_people_say(entity, life):
             try:
-                expected = Wanted(text).find(lives)
-            except (Ambiguous, Unknown) as error:
+                expected = EntityQuery(text).find(lives)
+            except (AmbiguousEntity, UnknownEntity) as error:
                 with pytest.raises(type(error)):
-                    collected(records, Wanted(text))
+                    collected(records, EntityQuery(text))
                 continue
-            found, story = collected(records, Wanted(text))
+            found, story = collected(records, EntityQuery(text))
             assert found == expected
             if story is None:
                 # A job that a program builds has its name late, and so has the instance of a TaskExecutor.
-                assert expected.kind in (Kind.JOB, Kind.TASK_EXECUTOR)
-                assert not Wanted(text).fits(expected, Life(0, 0))
+                assert expected.kind in (EntityKind.JOB, EntityKind.TASK_EXECUTOR)
+                assert not EntityQuery(text).fits(expected, EntityLifetime(0, 0))
                 continue
             assert story == by_itself(name, expected)
 
 
 def test_of_too_many_who_fit_none_is_collected() -> None:
     records = history("seed 6")
-    teller = Teller()
-    candidates = Candidates(Wanted("", plain=True), teller, lambda each: Timeline(each, teller))
+    teller = EventAnnotator()
+    candidates = EntityCandidates(
+        EntityQuery("", plain=True), teller, lambda each: EntityHistoryBuilder(each, teller)
+    )
     for record in records:
         candidates.add(teller.tell(record))
     assert len(teller.entities.lives) > 40
-    with pytest.raises(Ambiguous):
+    with pytest.raises(AmbiguousEntity):
         candidates.chosen()
 
 
@@ -87,9 +89,9 @@ def test_of_too_many_who_fit_none_is_collected() -> None:
 def test_causes_and_effects_need_not_know_whom_events_concern(name: str) -> None:
     records = history(name)
     log = in_memory(records)
-    teller, brief = Teller(), Teller(Fold(past=False), concerned=False)
+    teller, brief = EventAnnotator(), EventAnnotator(HistoryProjection(past=False), concerned=False)
     offsets = range(0, len(records), max(1, len(records) // 8))
-    trees = [(Effects(each, teller), Effects(each, brief)) for each in offsets]
+    trees = [(EffectTree(each, teller), EffectTree(each, brief)) for each in offsets]
     for record in records:
         known, event = teller.tell(record), brief.tell(record)
         assert (event.entry.ignored, event.trouble, event.root, event.waited, event.entities) == (
@@ -106,4 +108,6 @@ def test_causes_and_effects_need_not_know_whom_events_concern(name: str) -> None
     for whole, part in trees:
         assert part.tree() == whole.tree()
     for record in records[:: max(1, len(records) // 10)]:
-        assert cause_chains.why(brief, log, record.offset) == cause_chains.why(teller, log, record.offset)
+        assert cause_chains.trace_causes(brief, log, record.offset) == cause_chains.trace_causes(
+            teller, log, record.offset
+        )

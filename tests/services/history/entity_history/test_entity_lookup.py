@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.services.history.entity_history.entities import Entity, Kind, Life
-from tailrace.services.history.entity_history.entity_lookup import Ambiguous, Unknown, Wanted
+from tailrace.services.history.entity_history.entities import Entity, EntityKind, EntityLifetime
+from tailrace.services.history.entity_history.entity_lookup import AmbiguousEntity, EntityQuery, UnknownEntity
 
-from .simulated_logs import history, told
+from .simulated_logs import annotated_events, history
 
 
 @functools.cache
-def expiring() -> Mapping[Entity, Life]:
-    teller, _ = told(history("a_checkpoint_expires"))
+def expiring() -> Mapping[Entity, EntityLifetime]:
+    teller, _ = annotated_events(history("a_checkpoint_expires"))
     return teller.entities.lives
 
 
@@ -27,7 +27,7 @@ SOURCE = "Source: Socket Stream -> Flat Map (1/1)"
 @pytest.fixture(scope="module")
 def lives() -> dict[Entity, object]:
     """Two jobs of one name, one TaskExecutor."""
-    teller, _ = told(history("two_jobs_compete_for_the_last_slot"))
+    teller, _ = annotated_events(history("two_jobs_compete_for_the_last_slot"))
     return teller.entities.lives  # type: ignore[return-value]
 
 
@@ -53,18 +53,18 @@ def lives() -> dict[Entity, object]:
 def test_what_is_meant_is_found(
     lives: dict[Entity, object], text: str, job: str | None, kind: str, beginning: str
 ) -> None:
-    found = Wanted(text, job).find(lives)  # type: ignore[arg-type]
+    found = EntityQuery(text, job).find(lives)  # type: ignore[arg-type]
     assert found.kind.value == kind
     assert found.id.startswith(beginning)
 
 
 def test_an_id_may_be_cut_short_and_an_attempt_is_its_task() -> None:
-    teller, _ = told(history("one_task_fails_and_is_restarted_alone"))
+    teller, _ = annotated_events(history("one_task_fails_and_is_restarted_alone"))
     lives = teller.entities.lives
     allocation = next(each for each in lives if each.kind.value == "allocation")
-    assert Wanted(allocation.id[:6]).find(lives) == allocation
+    assert EntityQuery(allocation.id[:6]).find(lives) == allocation
     for attempt, task in teller.entities.task_of.items():
-        assert Wanted(attempt).find(lives) == task
+        assert EntityQuery(attempt).find(lives) == task
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_an_id_may_be_cut_short_and_an_attempt_is_its_task() -> None:
 def test_what_may_be_several_is_refused_with_their_names(
     lives: dict[Entity, object], text: str, named: str
 ) -> None:
-    with pytest.raises(Ambiguous) as refused:
-        Wanted(text).find(lives)  # type: ignore[arg-type]
+    with pytest.raises(AmbiguousEntity) as refused:
+        EntityQuery(text).find(lives)  # type: ignore[arg-type]
     assert named in str(refused.value)
     assert "KIND:ID" in str(refused.value)
 
@@ -87,36 +87,38 @@ def test_what_may_be_several_is_refused_with_their_names(
 def test_what_is_not_there_is_refused_with_what_is(
     lives: dict[Entity, object], text: str, offered: str
 ) -> None:
-    with pytest.raises(Unknown) as refused:
-        Wanted(text).find(lives)  # type: ignore[arg-type]
+    with pytest.raises(UnknownEntity) as refused:
+        EntityQuery(text).find(lives)  # type: ignore[arg-type]
     assert offered in str(refused.value)
 
 
 def test_a_checkpoint_is_named_with_the_beginning_of_its_job() -> None:
-    teller, _ = told(history("a_checkpoint_expires"))
-    assert str(Wanted("j/1").find(teller.entities.lives)) == "checkpoint:j1/1"
-    assert str(Wanted("2", "j1").find(teller.entities.lives)) == "checkpoint:j1/2"
+    teller, _ = annotated_events(history("a_checkpoint_expires"))
+    assert str(EntityQuery("j/1").find(teller.entities.lives)) == "checkpoint:j1/1"
+    assert str(EntityQuery("2", "j1").find(teller.entities.lives)) == "checkpoint:j1/2"
 
 
 @pytest.mark.parametrize("live", ["j1", "j2"])
-def test_of_jobs_with_one_name_the_only_live_one_is_meant(lives: dict[Entity, Life], live: str) -> None:
-    (name,) = {life.names[0] for each, life in lives.items() if each.kind is Kind.JOB}
-    assert Wanted(name).find(lives, {live}) == Entity(Kind.JOB, live)
+def test_of_jobs_with_one_name_the_only_live_one_is_meant(
+    lives: dict[Entity, EntityLifetime], live: str
+) -> None:
+    (name,) = {life.names[0] for each, life in lives.items() if each.kind is EntityKind.JOB}
+    assert EntityQuery(name).find(lives, {live}) == Entity(EntityKind.JOB, live)
     for several in (set(), {"j1", "j2"}):
-        with pytest.raises(Ambiguous):
-            Wanted(name).find(lives, several)
+        with pytest.raises(AmbiguousEntity):
+            EntityQuery(name).find(lives, several)
 
 
 def test_a_vertex_may_be_called_as_a_kind_is() -> None:
-    entity = Entity(Kind.TASK, "j/v/0")
-    lives = {entity: Life(0, 0, names=("Client: x (1/2)", "a"))}
-    assert Wanted("Client: x (1/2)").find(lives) == entity
+    entity = Entity(EntityKind.TASK, "j/v/0")
+    lives = {entity: EntityLifetime(0, 0, names=("Client: x (1/2)", "a"))}
+    assert EntityQuery("Client: x (1/2)").find(lives) == entity
 
 
 @given(st.text(max_size=40), st.none() | st.text(max_size=5))
 def test_whatever_is_asked_for_is_found_or_refused_in_a_sentence(text: str, job: str | None) -> None:
     lives = expiring()
     try:
-        assert Wanted(text, job).find(lives) in lives
-    except (Unknown, Ambiguous) as refused:
+        assert EntityQuery(text, job).find(lives) in lives
+    except (UnknownEntity, AmbiguousEntity) as refused:
         assert repr(text) in str(refused)

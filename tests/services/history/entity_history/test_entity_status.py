@@ -6,19 +6,26 @@ import pytest
 
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.history import cluster_view
-from tailrace.services.history.entity_history.entities import Entity, Kind, job, slot, task, task_executor_of
-from tailrace.services.history.entity_history.event_annotator import Teller, Told
-from tailrace.services.history.entity_history.timeline import Story, Timeline
+from tailrace.services.history.entity_history.entities import (
+    Entity,
+    EntityKind,
+    job,
+    slot,
+    task,
+    task_executor_of,
+)
+from tailrace.services.history.entity_history.event_annotator import AnnotatedEvent, EventAnnotator
+from tailrace.services.history.entity_history.timeline import EntityHistory, EntityHistoryBuilder
 from tailrace.services.job_master.state import JobMasterState
 from tailrace.services.resource_manager.state import ResourceManagerState
 
-from .simulated_logs import HISTORIES, history, told
+from .simulated_logs import HISTORIES, annotated_events, history
 
 _SUBMITTED = {ExecutionState.DEPLOYING, ExecutionState.SCHEDULED, ExecutionState.CREATED}
 
 
-def story(teller: Teller, all_told: list[Told], entity: Entity) -> Story:
-    timeline = Timeline(entity, teller)
+def story(teller: EventAnnotator, all_told: list[AnnotatedEvent], entity: Entity) -> EntityHistory:
+    timeline = EntityHistoryBuilder(entity, teller)
     for each in all_told:
         if entity in each.entities:
             timeline.add(each)
@@ -27,7 +34,7 @@ def story(teller: Teller, all_told: list[Told], entity: Entity) -> Story:
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_outcomes_are_those_of_the_states(name: str) -> None:
-    teller, all_told = told(history(name))
+    teller, all_told = annotated_events(history(name))
     for view in cluster_view.jobs(teller.fold):
         found = story(teller, all_told, job(view.job_id))
         if view.status.value not in ("INITIALIZING", "CREATED"):
@@ -37,7 +44,7 @@ def test_outcomes_are_those_of_the_states(name: str) -> None:
     states = teller.fold.replica.states
     manager = states.get("resource_manager")
     if isinstance(manager, ResourceManagerState):
-        for entity in [each for each in teller.entities.lives if each.kind is Kind.TASK_EXECUTOR]:
+        for entity in [each for each in teller.entities.lives if each.kind is EntityKind.TASK_EXECUTOR]:
             registered = entity.id in manager.workers
             if registered:
                 assert story(teller, all_told, entity).outcome.startswith(("registered", "its process"))
@@ -56,12 +63,12 @@ def test_outcomes_are_those_of_the_states(name: str) -> None:
 
 
 def test_a_second_job_under_an_id_that_is_taken_does_not_touch_the_first() -> None:
-    teller, all_told = told(history("a_job_id_is_taken"))
+    teller, all_told = annotated_events(history("a_job_id_is_taken"))
     assert story(teller, all_told, job("j1")).outcome == "RUNNING"
 
 
 def test_a_rejected_job_is_over() -> None:
-    teller, all_told = told(history("a_program_is_built_and_another_fails_to"))
+    teller, all_told = annotated_events(history("a_program_is_built_and_another_fails_to"))
     found = story(teller, all_told, job("j2"))
     assert found.outcome == "rejected: program:fails raised ValueError"
     assert found.over
@@ -71,10 +78,10 @@ def test_a_rejected_job_is_over() -> None:
 
 
 def test_what_was_got_over_is_named_as_such() -> None:
-    teller, all_told = told(history("one_task_fails_and_is_restarted_alone"))
+    teller, all_told = annotated_events(history("one_task_fails_and_is_restarted_alone"))
     found = story(teller, all_told, job("j1"))
     assert (found.outcome, found.recovered) == ("FINISHED", True)
-    teller, all_told = told(history("one_task_fails_and_is_restarted_alone")[:40])
+    teller, all_told = annotated_events(history("one_task_fails_and_is_restarted_alone")[:40])
     assert not story(teller, all_told, job("j1")).recovered, "its task does not run again yet"
     assert found.root_cause is not None
     assert found.root_cause.offset == 39

@@ -8,13 +8,13 @@ from tailrace.schemas import job_master
 from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, Header
-from tailrace.services.history.entity_history.event_annotator import Teller
-from tailrace.services.history.entity_history.event_descriptions import phrase_of
-from tailrace.services.history.entity_history.event_groups import Group, _singular
+from tailrace.services.history.entity_history.event_annotator import EventAnnotator
+from tailrace.services.history.entity_history.event_descriptions import describe_event
+from tailrace.services.history.entity_history.event_groups import EventGroup, _singular
 
 from ...simulated_cluster.cluster import Cluster, graph
-from ...simulated_cluster.jobs import configured
-from .simulated_logs import HISTORIES, history, told
+from ...simulated_cluster.jobs import with_options
+from .simulated_logs import HISTORIES, annotated_events, history
 
 _SOFT = "Heartbeat"
 """What never is in the log."""
@@ -22,12 +22,12 @@ _SOFT = "Heartbeat"
 
 @pytest.mark.parametrize("name", [each for each in EVENTS if f".{_SOFT}From" not in each])
 def test_every_type_has_words(name: str) -> None:
-    assert phrase_of(EVENTS[name]) is not None
+    assert describe_event(EVENTS[name]) is not None
 
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_words_are_one_short_line_without_ids_that_nobody_reads(name: str) -> None:
-    teller, all_told = told(history(name))
+    teller, all_told = annotated_events(history(name))
     for each in all_told:
         text = teller.text(each)
         assert text
@@ -57,14 +57,14 @@ def test_of_a_task_that_fails_again_and_again_its_whole_name_is_told() -> None:
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
     restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "9"}
-    cluster.submit("j", configured(graph(1), restarts))
+    cluster.submit("j", with_options(graph(1), restarts))
     cluster.settle()
     for _ in range(3):
         cluster.finish_all(ExecutionState.FAILED, "it broke: Source: x")
         cluster.settle()
         cluster.tick(2)
         cluster.settle()
-    teller, all_told = told(cluster.log)
+    teller, all_told = annotated_events(cluster.log)
     named = [
         (teller.task(each.body.execution_attempt_id), each)
         for each in all_told
@@ -73,7 +73,7 @@ def test_of_a_task_that_fails_again_and_again_its_whole_name_is_told() -> None:
     ]
     name = next(name for name, _ in named if name.startswith("Source: "))
     first, *more = (each for of, each in named if of == name)
-    group = Group(first, teller)
+    group = EventGroup(first, teller)
     for each in more:
         group.add(each)
     assert group.text() == f"1 task FAILED ({name}) (3 times in all): it broke: Source: x"
@@ -87,7 +87,7 @@ def test_of_a_stack_only_what_was_raised_is_told() -> None:
         job_id="j", execution_attempt_id="a", execution_state=ExecutionState.FAILED, failure=stack
     )
     header = Header(event_id="e", time=0, sender="task_executor/te", sender_epoch=0, recipient="job_master/j")
-    teller = Teller()
+    teller = EventAnnotator()
     assert (
         teller.text(teller.tell(Record(0, header, body)))
         == "task a FAILED: ZeroDivisionError: division by zero"

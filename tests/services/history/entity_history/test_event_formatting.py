@@ -10,8 +10,8 @@ import pytest
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
 from tailrace.schemas.types import Header
-from tailrace.services.history import Entry, Fold, Wanted
-from tailrace.services.history.entity_history import aligned, columns, line
+from tailrace.services.history import EventFilter, FormattedEvent, HistoryProjection
+from tailrace.services.history.entity_history import align_columns, columns, line
 
 from ...simulated_cluster.cluster import Cluster
 
@@ -31,12 +31,12 @@ def cluster() -> Cluster:
     return cluster
 
 
-def told(cluster: Cluster) -> list[Entry]:
-    fold = Fold()
+def told(cluster: Cluster) -> list[FormattedEvent]:
+    fold = HistoryProjection()
     return [fold.tell(record) for record in cluster.log]
 
 
-def of_type(entries: list[Entry], name: str) -> list[Entry]:
+def of_type(entries: list[FormattedEvent], name: str) -> list[FormattedEvent]:
     return [entry for entry in entries if entry.type == name]
 
 
@@ -122,22 +122,22 @@ def test_what_is_no_legal_step_is_marked_with_the_reason(cluster: Cluster) -> No
     ],
 )
 def test_filter_by_type(cluster: Cluster, types: list[str], expected: set[str]) -> None:
-    wanted = Wanted.of(types)
+    wanted = EventFilter.of(types)
     assert {entry.type for entry in told(cluster) if wanted.takes(entry)} == expected
 
 
 def test_filter_by_job_and_offset(cluster: Cluster) -> None:
     entries = told(cluster)
     submitted = of_type(entries, "dispatcher.SubmitJob")[0].record.offset
-    of_job = [entry for entry in entries if Wanted.of(job="job-a").takes(entry)]
+    of_job = [entry for entry in entries if EventFilter.of(job="job-a").takes(entry)]
     assert of_job[0].record.offset == submitted
-    later = [entry for entry in entries if Wanted.of(job="job-a", start=submitted + 1).takes(entry)]
+    later = [entry for entry in entries if EventFilter.of(job="job-a", start=submitted + 1).takes(entry)]
     assert later == of_job[1:]
-    assert not [entry for entry in entries if Wanted.of(job="job-b").takes(entry)]
+    assert not [entry for entry in entries if EventFilter.of(job="job-b").takes(entry)]
 
 
 def test_columns_line_up(cluster: Cluster) -> None:
-    lines = aligned(told(cluster))
+    lines = align_columns(told(cluster))
     places = {
         text.index(" -> ") >= 0 and text.index(columns(entry)[3])
         for text, entry in zip(lines, told(cluster), strict=True)
@@ -150,7 +150,7 @@ def test_a_log_that_holds_any_time_and_any_text_is_told_without_harm(time: int) 
     """As a log may from before the Dispatcher refused such requests."""
     body = LeaderElected(role="\x1b[2J", epoch=1, address="a\x07b", session="\u202e")
     header = Header(event_id="e", time=time, sender="client/\x1b]0;title\n", sender_epoch=0, recipient="*")
-    told = line(Entry(Record(0, header, body), None))
+    told = line(FormattedEvent(Record(0, header, body), None))
     assert told.isprintable()
     assert "client/\\x1b]0;title\\n -> everyone" in told
 

@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 
 from tailrace.schemas.event import Record
 from tailrace.services.history.entity_history import cause_chains
-from tailrace.services.history.entity_history.cause_chains import Effect, Effects, Why
-from tailrace.services.history.entity_history.event_annotator import Teller, Told
-from tailrace.services.history.entity_history.index_cache import Memory
-from tailrace.services.history.projection import Fold
-from tailrace.services.history.state_index.index import HistoryIndex
+from tailrace.services.history.entity_history.cause_chains import CauseChain, Effect, EffectTree
+from tailrace.services.history.entity_history.event_annotator import AnnotatedEvent, EventAnnotator
+from tailrace.services.history.entity_history.index_cache import CauseIndex
+from tailrace.services.history.projection import HistoryProjection
+from tailrace.services.history.state_index.index import StateIndex
 from tailrace.services.log.memory import MemoryEventLog
 
 from .simulated_logs import HISTORIES, history
@@ -26,43 +26,43 @@ ASKED = 4
 """Of how many events of a history."""
 
 
-def index_of(log: MemoryEventLog, directory: Path, interval: int = INTERVAL) -> closing[HistoryIndex]:
-    return closing(HistoryIndex(log, "c", directory=directory, interval=interval))
+def index_of(log: MemoryEventLog, directory: Path, interval: int = INTERVAL) -> closing[StateIndex]:
+    return closing(StateIndex(log, "c", directory=directory, interval=interval))
 
 
 def offsets(records: tuple[Record, ...]) -> list[int]:
     return [each.offset for each in records[:: max(1, len(records) // ASKED)]] + [records[-1].offset]
 
 
-def tell(memory: Memory, records: tuple[Record, ...]) -> list[Told]:
+def tell(memory: CauseIndex, records: tuple[Record, ...]) -> list[AnnotatedEvent]:
     """What is told of those that need be."""
-    found: list[Told] = []
+    found: list[AnnotatedEvent] = []
     memory.tell([each for each in records if each.offset >= memory.start], found.append)
     memory.reached(records[-1].offset + 1)
     return found
 
 
-def as_told(teller: Teller, event: Told) -> tuple[object, ...]:
+def as_told(teller: EventAnnotator, event: AnnotatedEvent) -> tuple[object, ...]:
     """What there is to know of an event."""
     return event.entry.ignored, event.trouble, event.root, event.waited, teller.text(event)
 
 
-def why(records: tuple[Record, ...], log: MemoryEventLog, index: HistoryIndex, offset: int) -> Why:
-    memory = Memory(index, offset)
+def why(records: tuple[Record, ...], log: MemoryEventLog, index: StateIndex, offset: int) -> CauseChain:
+    memory = CauseIndex(index, offset)
     tell(memory, records[: offset + 1])
-    return cause_chains.why(memory.teller, log, offset)
+    return cause_chains.trace_causes(memory.teller, log, offset)
 
 
-def effects(records: tuple[Record, ...], index: HistoryIndex, offset: int) -> tuple[int, Effect | None]:
-    memory = Memory(index, offset - 1)
-    found = Effects(offset, memory.teller)
+def effects(records: tuple[Record, ...], index: StateIndex, offset: int) -> tuple[int, Effect | None]:
+    memory = CauseIndex(index, offset - 1)
+    found = EffectTree(offset, memory.teller)
     for each in tell(memory, records):
         found.add(each)
     return found.count, found.tree()
 
 
-def told_from_the_start(records: tuple[Record, ...]) -> tuple[Teller, list[Told]]:
-    teller = Teller(Fold(past=False), concerned=False)
+def told_from_the_start(records: tuple[Record, ...]) -> tuple[EventAnnotator, list[AnnotatedEvent]]:
+    teller = EventAnnotator(HistoryProjection(past=False), concerned=False)
     return teller, [teller.tell(record) for record in records]
 
 
@@ -76,13 +76,13 @@ def test_what_is_told_is_the_same_with_an_index(name: str, interval: int, tmp_pa
     # Every way to come to know it: from nothing, from what a shorter reading left, and from all of it.
     for beginning in (records[: len(records) // 3], records, records):
         with index_of(log, tmp_path, interval) as index:
-            memory = Memory(index, beginning[-1].offset)
+            memory = CauseIndex(index, beginning[-1].offset)
             for event in tell(memory, beginning):
                 assert as_told(memory.teller, event) == expected[event.offset]
     with index_of(log, tmp_path, interval) as index:
-        assert Memory(index, records[-1].offset).start > len(records) - 2 * interval
+        assert CauseIndex(index, records[-1].offset).start > len(records) - 2 * interval
         for offset in offsets(records):
-            memory = Memory(index, offset - 1)
+            memory = CauseIndex(index, offset - 1)
             assert offset - interval <= memory.start <= offset
             for event in tell(memory, records):
                 assert as_told(memory.teller, event) == expected[event.offset]
@@ -95,8 +95,8 @@ def test_causes_and_effects_are_the_same_with_an_index(name: str, tmp_path: Path
     whole, all_told = told_from_the_start(records)
     for offset in offsets(records):
         teller, _ = told_from_the_start(records[: offset + 1])
-        expected = cause_chains.why(teller, log, offset)
-        tree = Effects(offset, whole)
+        expected = cause_chains.trace_causes(teller, log, offset)
+        tree = EffectTree(offset, whole)
         for each in all_told:
             tree.add(each)
         with index_of(log, tmp_path) as index:
@@ -106,7 +106,7 @@ def test_causes_and_effects_are_the_same_with_an_index(name: str, tmp_path: Path
 
 def built(records: tuple[Record, ...], log: MemoryEventLog, directory: Path) -> Path:
     with index_of(log, directory) as index:
-        tell(Memory(index, 0), records)
+        tell(CauseIndex(index, 0), records)
         assert index.path is not None
         return index.path
 
@@ -133,7 +133,7 @@ def test_whatever_is_wrong_with_it_the_same_is_told(damage: str, warnings: int, 
     connection.close()
     last = records[-1].offset
     teller, _ = told_from_the_start(records)
-    expected = cause_chains.why(teller, log, last)
+    expected = cause_chains.trace_causes(teller, log, last)
     with capture_logs() as said:
         for _ in range(2):
             with index_of(log, tmp_path) as index:
@@ -156,5 +156,5 @@ def test_what_was_kept_is_kept_once(tmp_path: Path) -> None:
     before = rows()
     assert len(before) == len(records) // INTERVAL
     with index_of(log, tmp_path) as index:
-        tell(Memory(index, 100), records)
+        tell(CauseIndex(index, 100), records)
     assert rows() == before

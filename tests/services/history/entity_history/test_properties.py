@@ -10,10 +10,10 @@ import pytest
 from tailrace.schemas.event import Event, Record
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.history.entity_history import cause_chains
-from tailrace.services.history.entity_history.cause_chains import Began, Effect, Effects
+from tailrace.services.history.entity_history.cause_chains import ChainStart, Effect, EffectTree
 from tailrace.services.history.entity_history.entities import (
     Entity,
-    Kind,
+    EntityKind,
     allocation,
     checkpoint,
     job,
@@ -21,23 +21,23 @@ from tailrace.services.history.entity_history.entities import (
     task,
     task_executor_of,
 )
-from tailrace.services.history.entity_history.entity_lookup import Wanted
-from tailrace.services.history.entity_history.event_annotator import Teller
-from tailrace.services.history.entity_history.failure_chains import Trouble
-from tailrace.services.history.entity_history.timeline import Mark, Timeline
+from tailrace.services.history.entity_history.entity_lookup import EntityQuery
+from tailrace.services.history.entity_history.event_annotator import EventAnnotator
+from tailrace.services.history.entity_history.failure_chains import Severity
+from tailrace.services.history.entity_history.timeline import EntityHistoryBuilder, LineMark
 from tailrace.services.job_master.state import JobMasterState
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.task_executor.state import TaskExecutorState
 
-from .simulated_logs import HISTORIES, history, told
+from .simulated_logs import HISTORIES, annotated_events, history
 
 pytestmark = pytest.mark.parametrize("name", HISTORIES)
 
 
 def test_every_event_belongs_to_a_story(name: str) -> None:
-    teller, all_told = told(history(name))
-    timelines = {each: Timeline(each, teller, everything=True) for each in teller.entities.lives}
+    teller, all_told = annotated_events(history(name))
+    timelines = {each: EntityHistoryBuilder(each, teller, everything=True) for each in teller.entities.lives}
     for each in all_told:
         assert each.entities
         for entity in each.entities:
@@ -47,16 +47,16 @@ def test_every_event_belongs_to_a_story(name: str) -> None:
         own = [each.offset for each in all_told if entity in each.entities]
         # What a failure of its began with elsewhere is told besides.
         assert set(own) <= set(offsets)
-        assert all(teller.chains.trouble(each) >= Trouble.FAILURE for each in set(offsets) - set(own))
+        assert all(teller.chains.trouble(each) >= Severity.FAILURE for each in set(offsets) - set(own))
         assert offsets == sorted(set(offsets))
         life = teller.entities.lives[entity]
         assert (life.first, life.last, life.events) == (own[0], own[-1], len(own))
 
 
 def test_what_is_told_together_is_all_there_is(name: str) -> None:
-    teller, all_told = told(history(name))
+    teller, all_told = annotated_events(history(name))
     for entity in teller.entities.lives:
-        timeline = Timeline(entity, teller)
+        timeline = EntityHistoryBuilder(entity, teller)
         own = [each for each in all_told if entity in each.entities]
         for each in own:
             timeline.add(each)
@@ -66,8 +66,8 @@ def test_what_is_told_together_is_all_there_is(name: str) -> None:
         for line in story.lines:
             assert line.text
             assert line.who
-            assert (line.mark is Mark.IGNORED) == (line.ignored is not None)
-        stood_out = {each.offset for each in own if each.trouble >= Trouble.FAILURE or each.entry.ignored}
+            assert (line.mark is LineMark.IGNORED) == (line.ignored is not None)
+        stood_out = {each.offset for each in own if each.trouble >= Severity.FAILURE or each.entry.ignored}
         hidden = {offset for offset in stood_out if not any(_has(line, offset) for line in story.lines)}
         assert not hidden
 
@@ -78,27 +78,27 @@ def _has(line: Any, offset: int) -> bool:
 
 def test_why_ends_at_a_client_an_election_the_clock_or_a_fact(name: str) -> None:
     records = history(name)
-    teller, _ = told(records)
+    teller, _ = annotated_events(records)
     log = in_memory(records)
     for record in records[:: max(1, len(records) // 25)]:
-        found = cause_chains.why(teller, log, record.offset)
+        found = cause_chains.trace_causes(teller, log, record.offset)
         offsets = [line.offset for line in found.lines]
         assert offsets[0] == record.offset
         assert offsets == sorted(set(offsets), reverse=True)
         assert [line.cause for line in found.lines] == [*offsets[1:], None]
-        assert found.began is not Began.UNKNOWN
+        assert found.began is not ChainStart.UNKNOWN
         first = records[offsets[-1]]
-        assert (found.began is Began.CLIENT) == first.header.sender.startswith("client/")
-        assert (found.began is Began.ELECTION) == first.body.AVRO_NAME.endswith("LeaderElected")
+        assert (found.began is ChainStart.CLIENT) == first.header.sender.startswith("client/")
+        assert (found.began is ChainStart.ELECTION) == first.body.AVRO_NAME.endswith("LeaderElected")
 
 
 def test_effects_are_the_inverse_of_why(name: str) -> None:
     records = history(name)
-    teller, all_told = told(records)
+    teller, all_told = annotated_events(records)
     for record in records[:: max(1, len(records) // 10)]:
         above = {each.offset for each in all_told if record.offset in teller.chains.upwards(each.offset)}
         for everything in (True, False):
-            found = Effects(record.offset, teller, everything=everything)
+            found = EffectTree(record.offset, teller, everything=everything)
             for each in all_told:
                 found.add(each)
             tree = found.tree()
@@ -121,7 +121,7 @@ def _count(effect: Effect) -> int:
 
 def test_whatever_a_state_names_has_a_story_under_its_id(name: str) -> None:
     records = history(name)
-    teller = Teller()
+    teller = EventAnnotator()
     for number, record in enumerate(records):
         teller.tell(record)
         if number % 40 and number != len(records) - 1:
@@ -130,7 +130,7 @@ def test_whatever_a_state_names_has_a_story_under_its_id(name: str) -> None:
             for entity in _entities(state):
                 assert entity in teller.entities.lives, f"{entity} at {record.offset}"
             for attempt in state.executions if isinstance(state, JobMasterState) else ():
-                found = Wanted(attempt).find(teller.entities.lives)
+                found = EntityQuery(attempt).find(teller.entities.lives)
                 assert found == teller.entities.task_of[attempt]
 
 
@@ -165,15 +165,15 @@ def _entities(state: object) -> Iterator[Entity]:
         case DispatcherState():
             for of_job in state.jobs.values():
                 yield job(of_job.job_id)
-                yield Entity(Kind.CLIENT, of_job.requester.partition("/")[2])
+                yield Entity(EntityKind.CLIENT, of_job.requester.partition("/")[2])
         case _:
             pass
 
 
 def test_a_failure_began_with_a_failure(name: str) -> None:
-    teller, all_told = told(history(name))
+    teller, all_told = annotated_events(history(name))
     for each in all_told:
-        assert (each.root is not None) == (each.trouble >= Trouble.FAILURE)
+        assert (each.root is not None) == (each.trouble >= Severity.FAILURE)
         if each.root is not None:
             assert each.root in teller.chains.upwards(each.offset)
             assert teller.failures[each.root].root == each.root
@@ -189,16 +189,16 @@ def in_memory(records: tuple[Record, ...]) -> MemoryEventLog:
 
 def test_behind_a_snapshot_things_belong_together_as_before(name: str) -> None:
     records = history(name)
-    whole, all_told = told(records)
+    whole, all_told = annotated_events(records)
     half = len(records) // 2
-    before, _ = told(records[:half])
-    replica, late = before.fold.replica, Teller()
+    before, _ = annotated_events(records[:half])
+    replica, late = before.fold.replica, EventAnnotator()
     late.fold.replica.restore(replica.states, replica.leadership, replica.offset)
     late.entities.adopt()
     for record, known in zip(records[half:], all_told[half:], strict=True):
         found = late.tell(record)
         assert found.entry.ignored == known.entry.ignored
-        mine = {each for each in found.entities if each.kind is Kind.TASK}
+        mine = {each for each in found.entities if each.kind is EntityKind.TASK}
         # What is said of attempts that are long over says nothing of their tasks any more.
         of_attempts = {whole.entities.task_of[each] for each in late.entities.task_of}
         assert mine <= set(known.entities)
@@ -206,7 +206,7 @@ def test_behind_a_snapshot_things_belong_together_as_before(name: str) -> None:
         assert {late.entities.name(each) for each in mine} == {whole.entities.name(each) for each in mine}
 
 
-def _is_late(record: Record, teller: Teller) -> bool:
+def _is_late(record: Record, teller: EventAnnotator) -> bool:
     """Whether it is about an attempt that the states had forgotten."""
     attempt = getattr(record.body, "execution_attempt_id", None)
     return attempt is not None and attempt not in teller.entities.task_of
@@ -214,10 +214,10 @@ def _is_late(record: Record, teller: Teller) -> bool:
 
 def test_who_follows_a_story_hears_of_each_event_at_once(name: str) -> None:
     records = history(name)
-    teller, all_told = told(records)
+    teller, all_told = annotated_events(records)
     half = len(records) // 2
     for entity in teller.entities.lives:
-        timeline = Timeline(entity, teller)
+        timeline = EntityHistoryBuilder(entity, teller)
         own = [each for each in all_told if entity in each.entities]
         for each in own:
             if each.offset < half:
@@ -229,4 +229,4 @@ def test_who_follows_a_story_hears_of_each_event_at_once(name: str) -> None:
         assert all(line.count == 1 for line in heard)
         brought_in = [line for line in heard if all(line.offset != each.offset for each in late)]
         assert len(heard) == len(late) - details + len(brought_in)
-        assert all(line.mark is Mark.ROOT for line in brought_in)
+        assert all(line.mark is LineMark.ROOT for line in brought_in)

@@ -16,7 +16,7 @@ from tailrace.schemas.types import Header
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import OutgoingEvent, Time
 from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.history.replay import DecisionCheck, Difference, Kind
+from tailrace.services.history.replay import DecisionCheck, DecisionDifference, DifferenceKind
 from tailrace.services.job_master import JobMaster
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.state import ResourceManagerState
@@ -24,13 +24,13 @@ from tailrace.services.snapshots.fingerprint import code_fingerprint
 from tailrace.services.snapshots.state_hash import StateHasher
 from tailrace.services.task_executor import TaskExecutor
 
-from ...snapshots.simulated_logs import HISTORIES, LONG, WALKS, history, quiet
+from ...snapshots.simulated_logs import HISTORIES, LONG, WALKS, history, skip_output
 
 
 def checked(
     log: Sequence[Record], check: DecisionCheck | None = None
-) -> tuple[DecisionCheck, list[Difference]]:
-    check = check or DecisionCheck(quiet())
+) -> tuple[DecisionCheck, list[DecisionDifference]]:
+    check = check or DecisionCheck(skip_output())
     found = check.tell_all(log)
     check.finish()
     return check, found
@@ -40,7 +40,7 @@ def checked(
 def test_every_history_is_decided_again_as_it_was(name: str | int) -> None:
     check, found = checked(history(name))
     assert [each.line() for each in found] == []
-    known = quiet()
+    known = skip_output()
     heard = 0
     for record in history(name):
         heard += record.header.decided and known.leadership.accepts(record)
@@ -59,14 +59,14 @@ def test_a_word_that_was_never_owed_is_found(name: int, data: st.DataObject) -> 
     said = log[at]
     cause = data.draw(st.integers(0, 10_000).filter(lambda each: each != said.header.cause))
     log[at] = Record(said.offset, replace(said.header, cause=cause), said.body)
-    known = quiet()
+    known = skip_output()
     for record in log[:at]:
         known.apply(record)
     assume(known.leadership.accepts(said))
-    check = DecisionCheck(quiet())
+    check = DecisionCheck(skip_output())
     assert check.tell_all(log[:at]) == []
     found = check.tell(log[at])
-    assert [each.kind for each in found] == [Kind.OTHER]
+    assert [each.kind for each in found] == [DifferenceKind.OTHER]
     assert found[0].said == log[at]
     assert [(each.field, each.said, each.owed) for each in found[0].fields()] == [
         ("cause", cause, said.header.cause)
@@ -83,7 +83,7 @@ def test_a_word_that_is_owed_and_not_said_is_missed(name: int, data: st.DataObje
     """As soon as its session has another turn; and its turn must be seen by another word at least."""
     log = list(history(name))
     turns: dict[tuple[str, int | None, int], list[int]] = {}
-    known = quiet()
+    known = skip_output()
     for i, each in enumerate(log):
         leader = known.leadership.leader(each.header.sender)
         if each.header.decided and leader is not None and known.leadership.accepts(each):
@@ -143,13 +143,13 @@ def test_a_leader_that_died_between_two_words_is_cut_off() -> None:
 
 
 def test_what_was_decided_too_long_ago_is_counted_and_not_checked() -> None:
-    check, found = checked(history(LONG), DecisionCheck(quiet(), remembered=1))
+    check, found = checked(history(LONG), DecisionCheck(skip_output(), remembered=1))
     assert found == []
     assert check.counts.too_old > 0
 
 
 def hashed(name: int, at: int) -> StateHash:
-    known = quiet()
+    known = skip_output()
     for record in history(name):
         if record.offset <= at:
             known.apply(record)
@@ -164,7 +164,7 @@ def test_state_hashes_are_compared_at_the_place_that_they_are_of(honest: bool) -
     if not honest:
         said = replace(said, hashes={**said.hashes, "dispatcher": "0" * 32})
     last = log[-1].offset
-    known = quiet()
+    known = skip_output()
     for record in log:
         known.apply(record)
     header = Header(
@@ -176,7 +176,7 @@ def test_state_hashes_are_compared_at_the_place_that_they_are_of(honest: bool) -
     )
     check, found = checked([*log, Record(last + 1, header, said)])
     assert check.counts.hashes == 1
-    assert [each.kind for each in found] == ([] if honest else [Kind.STATE])
+    assert [each.kind for each in found] == ([] if honest else [DifferenceKind.STATE])
     if found:
         assert "dispatcher" in found[0].line()
 

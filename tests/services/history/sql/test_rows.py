@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Record
-from tailrace.services.history.archive.exporter import Choice
+from tailrace.services.history.archive.exporter import EventSelection
 from tailrace.services.history.sql.errors import NoSuchTable
-from tailrace.services.history.sql.scan import Origin, first_entry, rows
+from tailrace.services.history.sql.scan import ScanOrigin, first_entry, rows
 from tailrace.services.history.sql.tables import LOG, UNREADABLE, column_for, sql_types, table, tables
 from tailrace.services.log import EventLog
 
 from ...snapshots.simulated_logs import HISTORIES, LONG, history
-from ..archive.archive_files import FORMATS, exported, log_of, name_of, with_foreign
+from ..archive.archive_files import FORMATS, create_log, export_files, file_name, with_foreign
 
 _HEADER = table(LOG).columns.names[2:]
 
@@ -81,14 +81,14 @@ def types_in(seed: int | str) -> Mapping[str, list[Record]]:
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_the_rows_of_all_tables_are_the_events(name: int | str) -> None:
-    log = log_of(name)
+    log = create_log(name)
     found = [row for each in types_in(name) for row in of_table(log, each)]
     assert sorted(found, key=lambda row: row["offset"]) == [row_of(each) for each in history(name)]
     assert of_table(log, LOG) == [header_of(each) for each in history(name)]
 
 
 def test_a_table_whose_events_were_never_said_is_empty() -> None:
-    log, said = log_of(LONG), types_in(LONG)
+    log, said = create_log(LONG), types_in(LONG)
     silent = [each for each in tables() if each not in {LOG, *said}]
     assert len(silent) + len(said) + 1 == len(EVENTS) + 2
     assert [each for each in silent if of_table(log, each)] == []
@@ -97,7 +97,7 @@ def test_a_table_whose_events_were_never_said_is_empty() -> None:
 @given(cuts=st.lists(st.integers(0, len(history(LONG)))), seed=st.just(LONG))
 @settings(max_examples=20)
 def test_ranges_of_offsets_hold_each_event_once(cuts: list[int], seed: int) -> None:
-    log = log_of(seed)
+    log = create_log(seed)
     for name in (LOG, "job_master_UpdateTaskExecutionState"):
         places = [0, *sorted(cuts), log.end()]
         found = [row for a, b in itertools.pairwise(places) for row in of_table(log, name, a, b)]
@@ -107,8 +107,8 @@ def test_ranges_of_offsets_hold_each_event_once(cuts: list[int], seed: int) -> N
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_file_has_the_rows_of_its_log(kind: Any, tmp_path: Path) -> None:
     log = with_foreign(history(LONG))
-    exported(log, path := tmp_path / name_of(kind))
-    file = Origin.of(path).open()
+    export_files(log, path := tmp_path / file_name(kind))
+    file = ScanOrigin.of(path).open()
     try:
         for name in (LOG, UNREADABLE, *types_in(LONG)):
             assert of_table(file, name) == of_table(log, name), name
@@ -128,9 +128,9 @@ def test_what_is_no_event_has_a_table_of_its_own() -> None:
 
 
 def test_a_selection_begins_where_it_begins(tmp_path: Path) -> None:
-    log = log_of(LONG)
-    exported(log, path := tmp_path / "history.avro", Choice(100, 200))
-    file = Origin.of(path).open()
+    log = create_log(LONG)
+    export_files(log, path := tmp_path / "history.avro", EventSelection(100, 200))
+    file = ScanOrigin.of(path).open()
     try:
         assert first_entry(file) == 100
         assert of_table(file, LOG, 100) == of_table(log, LOG, 100, 200)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.services.history.sql.statements import mentioned, statements
+from tailrace.services.history.sql.statements import mentioned_tables, split_statements
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,13 @@ from tailrace.services.history.sql.statements import mentioned, statements
     ],
 )
 def test_statements_end_with_semicolons(text: str, ended: list[str], rest: str) -> None:
-    assert statements(text) == (ended, rest)
+    assert split_statements(text) == (ended, rest)
 
 
 def test_tables_are_mentioned_as_words() -> None:
     names = ["log", "client_JobFinished", "client_Job"]
-    assert mentioned("SELECT * FROM LOG JOIN client_jobfinished f", names) == ["log", "client_JobFinished"]
-    assert mentioned("SELECT catalog, logs FROM my_log", names) == []
+    assert mentioned_tables("SELECT * FROM LOG JOIN client_jobfinished f", names) == [
+        "log",
+        "client_JobFinished",
+    ]
+    assert mentioned_tables("SELECT catalog, logs FROM my_log", names) == []

@@ -19,19 +19,19 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tailrace.infra.storage.storage import Storage
-from tailrace.services.history.log_position import OutsideLog, Position
+from tailrace.services.history.log_position import LogPosition, PositionOutOfRange
 from tailrace.services.history.state_index import index_file
-from tailrace.services.history.state_index.index import HistoryIndex
+from tailrace.services.history.state_index.index import StateIndex
 from tailrace.services.history.time_travel import fold_to, state_hash
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.snapshots import state_delta
-from tailrace.services.snapshots.builder import take
+from tailrace.services.snapshots.builder import create_snapshot
 from tailrace.services.snapshots.store import SnapshotStore
 
-from ..recorded_history import SEEDS, SHORT, differs, events, live, log_of
+from ..recorded_history import SEEDS, SHORT, create_log, describe_difference, events, record_live_moments
 
 SEED = 3
-LAST = len(live(SEED)) - 1
+LAST = len(record_live_moments(SEED)) - 1
 INTERVAL = 25
 
 
@@ -42,21 +42,21 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_delta, "LARGE_FIELD", 64)
 
 
-def index_of(log: MemoryEventLog, directory: Path, interval: int = INTERVAL) -> closing[HistoryIndex]:
-    return closing(HistoryIndex(log, "c", directory=directory, interval=interval))
+def index_of(log: MemoryEventLog, directory: Path, interval: int = INTERVAL) -> closing[StateIndex]:
+    return closing(StateIndex(log, "c", directory=directory, interval=interval))
 
 
 def check(log: MemoryEventLog, directory: Path, offset: int, seed: int = SEED, **more: Any) -> None:
     """The state at the offset is the live one, and goes on as it should."""
     with index_of(log, directory, **more) as index:
         replica = fold_to(log, offset, index=index)
-    assert differs(replica, live(seed)[offset]) is None
-    assert state_hash(replica) == live(seed)[offset].state_hash
+    assert describe_difference(replica, record_live_moments(seed)[offset]) is None
+    assert state_hash(replica) == record_live_moments(seed)[offset].state_hash
 
 
 def built(directory: Path, seed: int = SEED) -> Path:
     """An index of a whole history; its file."""
-    log = log_of(events(seed))
+    log = create_log(events(seed))
     with index_of(log, directory) as index:
         fold_to(log, index=index)
         assert index.path is not None
@@ -84,8 +84,10 @@ def test_the_state_at_an_offset_is_the_live_one_whatever_was_asked_before(
     """From the start, from a mark, and behind the last one."""
     interval = data.draw(st.integers(1, 60))
     with tempfile.TemporaryDirectory() as directory:
-        log = log_of(events(seed))
-        for offset in data.draw(st.lists(st.integers(0, len(live(seed)) - 1), min_size=2, max_size=6)):
+        log = create_log(events(seed))
+        for offset in data.draw(
+            st.lists(st.integers(0, len(record_live_moments(seed)) - 1), min_size=2, max_size=6)
+        ):
             check(log, Path(directory), offset, seed, interval=interval)
 
 
@@ -97,7 +99,7 @@ def test_an_index_that_grew_with_its_log_is_the_one_that_was_made_at_once(
 ) -> None:
     some = events(seed)
     with tempfile.TemporaryDirectory() as directory:
-        log, position = log_of([]), 0
+        log, position = create_log([]), 0
         while position < len(some):
             size = data.draw(st.integers(len(some) // 10, len(some)))
             log.append(some[position : position + size])
@@ -110,14 +112,14 @@ def test_an_index_that_grew_with_its_log_is_the_one_that_was_made_at_once(
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_replica_from_a_mark_folds_on_as_the_live_one_did(seed: int, tmp_path: Path) -> None:
     built(tmp_path, seed)
-    log = log_of(events(seed))
+    log = create_log(events(seed))
     with index_of(log, tmp_path) as index:
-        replica = fold_to(log, len(live(seed)) // 2, index=index)
+        replica = fold_to(log, len(record_live_moments(seed)) // 2, index=index)
     for batch in [log.tail(replica.offset + 1).poll(0)]:
         for record in batch:
             replica.apply(record)
-            assert replica.offset == live(seed)[record.offset].offset
-    assert differs(replica, live(seed)[-1]) is None
+            assert replica.offset == record_live_moments(seed)[record.offset].offset
+    assert describe_difference(replica, record_live_moments(seed)[-1]) is None
 
 
 @settings(max_examples=30, deadline=None)
@@ -125,11 +127,11 @@ def test_a_replica_from_a_mark_folds_on_as_the_live_one_did(seed: int, tmp_path:
 def test_a_mark_is_found_by_time(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as directory:
         built(Path(directory))
-        some = live(SEED)
+        some = record_live_moments(SEED)
         time = data.draw(st.sampled_from([each.time for each in some])) + data.draw(
             st.sampled_from((-1, 0, 1))
         )
-        with index_of(log_of(events(SEED)), Path(directory)) as index:
+        with index_of(create_log(events(SEED)), Path(directory)) as index:
             mark = index.not_after(time)
         marks = [each for each in some if each.offset % INTERVAL == INTERVAL - 1 and each.time <= time]
         assert (None if mark is None else (mark.offset, mark.time)) == (
@@ -141,22 +143,22 @@ def test_a_mark_is_found_by_time(data: st.DataObject) -> None:
 @given(data=st.data())
 def test_a_time_is_the_same_place_with_marks_and_without(data: st.DataObject) -> None:
     """The longest beginning whose events have that time at most."""
-    some = live(SEED)
+    some = record_live_moments(SEED)
     time = data.draw(st.sampled_from([each.time for each in some])) + data.draw(st.sampled_from((-1, 0, 1)))
     expected = [each.offset for each in some if each.time <= time]
     with tempfile.TemporaryDirectory() as directory:
         if data.draw(st.booleans()):
             built(Path(directory))
-        log = log_of(events(SEED))
+        log = create_log(events(SEED))
         with index_of(log, Path(directory)) as index:
             try:
-                assert Position("t", time=time).at(log, index) == expected[-1]
-            except OutsideLog:
+                assert LogPosition("t", time=time).at(log, index) == expected[-1]
+            except PositionOutOfRange:
                 assert expected == []
 
 
 def test_a_log_that_is_shorter_than_the_way_to_the_first_mark_leaves_no_file(tmp_path: Path) -> None:
-    log = log_of(events(SEED)[: INTERVAL - 1])
+    log = create_log(events(SEED)[: INTERVAL - 1])
     with index_of(log, tmp_path) as index:
         fold_to(log, index=index)
         assert (index.not_after(1 << 60), index.newest(LAST)) == (None, None)
@@ -201,7 +203,7 @@ def test_damage_is_noticed_or_harmless(data: st.DataObject) -> None:
             place = data.draw(st.integers(0, len(whole) - 1))
             whole[place] ^= data.draw(st.integers(1, 255))
         path.write_bytes(whole[: data.draw(st.sampled_from((len(whole), len(whole), len(whole) // 2)))])
-        log = log_of(events(SEED))
+        log = create_log(events(SEED))
         with capture_logs() as said:
             for offset in (LAST, LAST // 2):
                 check(log, Path(directory), offset)
@@ -266,10 +268,10 @@ def test_what_is_no_index_or_another_one_is_thrown_away_with_a_warning_and_built
     whole = rows(path)
     damage(path)
     with one_warning(reason):
-        check(log_of(events(SEED)), tmp_path, LAST)
+        check(create_log(events(SEED)), tmp_path, LAST)
     assert rows(path) == whole
     with capture_logs() as said:
-        check(log_of(events(SEED)), tmp_path, LAST)
+        check(create_log(events(SEED)), tmp_path, LAST)
     assert said == []
 
 
@@ -278,7 +280,7 @@ def test_that_of_another_release_is_built_anew_without_a_word(tmp_path: Path) ->
     whole = rows(path)
     changed(path, "UPDATE about SET value = 'x' WHERE name = 'release'")
     with capture_logs() as said:
-        check(log_of(events(SEED)), tmp_path, LAST)
+        check(create_log(events(SEED)), tmp_path, LAST)
     assert rows(path) == whole
     assert [each["log_level"] for each in said] == ["debug"]
 
@@ -288,18 +290,18 @@ def test_an_empty_file_is_an_index_without_marks(tmp_path: Path) -> None:
     whole = rows(path)
     path.write_bytes(b"")
     with capture_logs() as said:
-        check(log_of(events(SEED)), tmp_path, LAST)
+        check(create_log(events(SEED)), tmp_path, LAST)
     assert (said, rows(path)) == ([], whole)
 
 
 def test_another_log_that_began_the_same_way_is_noticed(tmp_path: Path) -> None:
     other = events(SEED)
     half = len(other) // 2
-    log = log_of([*other[:half], *other[half + 1 :]])
+    log = create_log([*other[:half], *other[half + 1 :]])
     with index_of(log, tmp_path) as index:
         fold_to(log, index=index)
     with one_warning("has another event at offset"):
-        check(log_of(other), tmp_path, LAST)
+        check(create_log(other), tmp_path, LAST)
 
 
 def test_logs_that_began_otherwise_do_not_share_one(tmp_path: Path) -> None:
@@ -307,7 +309,7 @@ def test_logs_that_began_otherwise_do_not_share_one(tmp_path: Path) -> None:
 
 
 def test_a_log_without_events_has_no_index(tmp_path: Path) -> None:
-    log = log_of([])
+    log = create_log([])
     with index_of(log, tmp_path) as index:
         assert fold_to(log, index=index).offset == -1
         assert (index.path, index.not_after(1 << 60)) == (None, None)
@@ -316,7 +318,7 @@ def test_a_log_without_events_has_no_index(tmp_path: Path) -> None:
 def test_where_no_file_can_be_it_goes_on_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("hello")
     with one_warning("Not a directory"):
-        check(log_of(events(SEED)), tmp_path / "file" / "below", LAST)
+        check(create_log(events(SEED)), tmp_path / "file" / "below", LAST)
 
 
 def test_an_index_that_somebody_holds_is_gone_on_without(
@@ -326,7 +328,7 @@ def test_an_index_that_somebody_holds_is_gone_on_without(
     connection = sqlite3.connect(built(tmp_path), isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
     with one_warning("locked"):
-        check(log_of(events(SEED)), tmp_path, LAST)
+        check(create_log(events(SEED)), tmp_path, LAST)
     connection.close()
 
 
@@ -360,10 +362,10 @@ def alone(directory: Path, before: str) -> tuple[str, list[str]]:
 def test_a_full_disk_does_no_harm(tmp_path: Path) -> None:
     """No file may grow beyond 60 kB."""
     found, told = alone(tmp_path, "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))")
-    assert found == live(SEED)[-1].state_hash
+    assert found == record_live_moments(SEED)[-1].state_hash
     assert len(told) == 1, told
     assert "goes on without a history index" in told[0]
-    check(log_of(events(SEED)), tmp_path, LAST)
+    check(create_log(events(SEED)), tmp_path, LAST)
 
 
 LOCKED = """
@@ -381,7 +383,7 @@ def test_what_may_only_be_read_is_read() -> None:
     with tempfile.TemporaryDirectory() as directory:
         found, told = alone(Path(directory), LOCKED)
         Path(directory).chmod(0o755)
-        assert (found, told) == (live(SEED)[-1].state_hash, [])
+        assert (found, told) == (record_live_moments(SEED)[-1].state_hash, [])
         (path,) = Path(directory).iterdir()
         assert len(rows(path)[0]) == (LAST + 1) // 25
 
@@ -391,7 +393,7 @@ def test_several_that_build_it_at_once_build_one(tmp_path: Path) -> None:
     found: list[str] = []
 
     def build() -> None:
-        log = log_of(events(SEED))
+        log = create_log(events(SEED))
         with index_of(log, tmp_path / "shared") as index:
             found.append(state_hash(fold_to(log, index=index)))
 
@@ -400,7 +402,7 @@ def test_several_that_build_it_at_once_build_one(tmp_path: Path) -> None:
         each.start()
     for each in threads:
         each.join()
-    assert found == [live(SEED)[-1].state_hash] * 6
+    assert found == [record_live_moments(SEED)[-1].state_hash] * 6
     (path,) = (tmp_path / "shared").glob("*.sqlite")
     assert rows(path) == alone_built
 
@@ -409,15 +411,15 @@ def test_several_that_build_it_at_once_build_one(tmp_path: Path) -> None:
 @given(data=st.data())
 def test_two_that_build_it_by_turns_build_one(data: st.DataObject) -> None:
     """Each goes on from where it is, whoever has written the marks on the way."""
-    from tailrace.services.history.state_index.writer import Recorder
+    from tailrace.services.history.state_index.writer import StateIndexWriter
     from tailrace.services.snapshots.builder import all_roles
 
-    some = log_of(events(SEED)).tail(0).poll(0)
+    some = create_log(events(SEED)).tail(0).poll(0)
     with tempfile.TemporaryDirectory() as made:
-        directory, log = Path(made), log_of(events(SEED))
-        indexes = [HistoryIndex(log, "c", directory=directory / "two", interval=INTERVAL) for _ in range(2)]
+        directory, log = Path(made), create_log(events(SEED))
+        indexes = [StateIndex(log, "c", directory=directory / "two", interval=INTERVAL) for _ in range(2)]
         replicas = [all_roles() for _ in indexes]
-        recorders = [Recorder(*each, None) for each in zip(indexes, replicas, strict=True)]
+        recorders = [StateIndexWriter(*each, None) for each in zip(indexes, replicas, strict=True)]
         places = [0, 0]
         while min(places) < len(some):
             turn = data.draw(st.integers(0, 1))
@@ -435,20 +437,20 @@ def test_two_that_build_it_by_turns_build_one(data: st.DataObject) -> None:
 
 
 def test_a_snapshot_that_is_much_nearer_is_taken_and_otherwise_the_mark(tmp_path: Path) -> None:
-    log = log_of(events(SEED))
+    log = create_log(events(SEED))
     store = SnapshotStore(Storage.open(str(tmp_path / "snapshots")), "c")
-    take(log, store, LAST - 10)
+    create_snapshot(log, store, LAST - 10)
     for offset in (LAST, LAST - 20, LAST // 2, LAST):
         with index_of(log, tmp_path) as index:
             replica = fold_to(log, offset, store, index)
-        assert differs(replica, live(SEED)[offset]) is None
-        assert state_hash(replica) == live(SEED)[offset].state_hash
+        assert describe_difference(replica, record_live_moments(SEED)[offset]) is None
+        assert state_hash(replica) == record_live_moments(SEED)[offset].state_hash
 
 
 def test_where_the_head_of_the_log_is_gone_it_begins_with_a_snapshot(tmp_path: Path) -> None:
-    log = log_of(events(SEED))
+    log = create_log(events(SEED))
     store = SnapshotStore(Storage.open(str(tmp_path / "snapshots")), "c")
-    take(log, store, SHORT)
+    create_snapshot(log, store, SHORT)
     log.truncate(SHORT)
     with index_of(log, tmp_path) as index:
-        assert differs(fold_to(log, LAST, store, index), live(SEED)[LAST]) is None
+        assert describe_difference(fold_to(log, LAST, store, index), record_live_moments(SEED)[LAST]) is None

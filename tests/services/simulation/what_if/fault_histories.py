@@ -23,10 +23,10 @@ from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.task_executor.state import TaskExecutorState
 
 from ...simulated_cluster.cluster import SECOND
-from .history_builder import RECORDED_S, MemoryHistory, Plan, Studio, any_plan
+from .history_builder import RECORDED_S, HistoryBuilder, MemoryHistory, Plan, any_plan
 
 
-def troubled_history(seed: int) -> MemoryHistory:
+def faulty_history(seed: int) -> MemoryHistory:
     """As `any_history`, with trouble."""
     draw = random.Random(f"trouble/{seed}")
     often = draw.choice((0.0, 0.05, 0.3))
@@ -44,7 +44,7 @@ def troubled_history(seed: int) -> MemoryHistory:
                 task_gone,
                 slots_differ,
                 report_differs,
-                torn,
+                corrupt_metadata,
                 savepoint,
                 boot_fails,
             )
@@ -178,7 +178,7 @@ def report_differs(plan: Plan, draw: random.Random) -> None:
     plan.studio.at(draw.uniform(5, 90), happens)
 
 
-def torn(plan: Plan, draw: random.Random) -> None:
+def corrupt_metadata(plan: Plan, draw: random.Random) -> None:
     """Files of a job's newest checkpoint are damaged; nobody notices yet."""
     job_id = draw.choice(plan.jobs)
 
@@ -221,12 +221,12 @@ def masters_die(plan: Plan, draw: random.Random) -> None:
     studio.at(time + draw.uniform(2, 15), studio.start_master)
 
 
-def _job(studio: Studio, job_id: str) -> JobMasterState | None:
+def _job(studio: HistoryBuilder, job_id: str) -> JobMasterState | None:
     state = studio.replica.states.get(address(JOB_MASTER, job_id))
     return state if isinstance(state, JobMasterState) else None
 
 
-def _say(studio: Studio, role_address: str, body: Body) -> None:
+def _say(studio: HistoryBuilder, role_address: str, body: Body) -> None:
     """A shell says it of its own role, if that is there."""
     if role_address in studio.replica.states:
         studio.world.say(role_address, OutgoingEvent(role_address, body, None))

@@ -15,27 +15,34 @@ from tailrace.schemas.job_master import StartJob
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import TASK_EXECUTOR, Time
-from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.exporter import EventSelection, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES, SimulatedStorage
 from tailrace.services.simulation.latencies import Latencies, Work
-from tailrace.services.simulation.master_effects import Masters, Told
-from tailrace.services.simulation.simulated_tasks import Attempts
-from tailrace.services.simulation.simulator import World
-from tailrace.services.simulation.task_behavior import Alike, Contribution, End, Life, Start, Subtask
-from tailrace.services.simulation.task_executors import TaskExecutors
+from tailrace.services.simulation.master_effects import EmitEvent, SimulatedMasterEffects
+from tailrace.services.simulation.simulated_tasks import SimulatedTasks
+from tailrace.services.simulation.simulator import Simulator
+from tailrace.services.simulation.task_behavior import (
+    CheckpointContribution,
+    Subtask,
+    TaskBehavior,
+    TaskEnd,
+    TaskStart,
+    UniformTaskBehavior,
+)
+from tailrace.services.simulation.task_executors import SimulatedTaskExecutors
 from tailrace.services.task_executor.state import Task
 
 from ...simulated_cluster.cluster import SECOND, graph, new_replica
-from ...simulated_cluster.jobs import any_job, configured
+from ...simulated_cluster.jobs import any_job, with_options
 
 BEGIN = 1_000 * SECOND
 RECORDED_S = 300
 
 
-class RandomLife:
+class RandomTaskBehavior:
     """Tasks that take their time, fail now and then, and finish: the same for the same seed."""
 
     def __init__(
@@ -47,34 +54,34 @@ class RandomLife:
         self._mean_s = mean_s
         self._trouble = trouble
 
-    def start(self, task: Task, now: Time) -> Start:
+    def start(self, task: Task, now: Time) -> TaskStart:
         draw = random.Random(f"{self._seed}/start/{task.execution_attempt_id}")
-        return Start(int(draw.uniform(0.1, 0.6) * SECOND))
+        return TaskStart(int(draw.uniform(0.1, 0.6) * SECOND))
 
     def stop(self, task: Task, now: Time) -> Time:
         # No two at the same moment: which of them is heard first would be anybody's guess.
         draw = random.Random(f"{self._seed}/stop/{task.execution_attempt_id}")
         return int(draw.uniform(0.02, 0.08) * SECOND)
 
-    def end(self, subtask: Subtask, ended: int) -> End | None:
+    def end(self, subtask: Subtask, ended: int) -> TaskEnd | None:
         draw = random.Random(f"{self._seed}/end/{subtask}/{ended}")
         after = int(draw.expovariate(1 / self._mean_s) * SECOND)
         if ended < 2 and draw.random() < self._failures:
             if draw.random() < self._trouble:
-                return End(after, ExecutionState.FAILED, "its changelog is gone", progress_lost=True)
-            return End(after, ExecutionState.FAILED, "it broke")
-        return End(after)
+                return TaskEnd(after, ExecutionState.FAILED, "its changelog is gone", progress_lost=True)
+            return TaskEnd(after, ExecutionState.FAILED, "it broke")
+        return TaskEnd(after)
 
-    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> Contribution:
+    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> CheckpointContribution:
         what = task.execution_attempt_id, checkpoint_id
         draw = random.Random(f"{self._seed}/part/{what}")
         after, kind = int(draw.uniform(0.01, 0.05) * SECOND), draw.random()
         if kind < self._trouble:
-            return Contribution(after, "it can't be written")
-        return Contribution(after if kind < 1 - self._trouble / 3 else 10_000 * SECOND)
+            return CheckpointContribution(after, "it can't be written")
+        return CheckpointContribution(after if kind < 1 - self._trouble / 3 else 10_000 * SECOND)
 
 
-class Varying(Latencies):
+class VaryingLatencies(Latencies):
     """Workers take their time, each its own."""
 
     def take(self, work: Work, *what: object) -> Time:
@@ -84,34 +91,37 @@ class Varying(Latencies):
         return int(super().take(work, *what) * factor)
 
 
-class Studio:
+class HistoryBuilder:
     """A cluster in a World; what happens is foretold with `at`."""
 
     def __init__(
         self,
         configuration: Mapping[str, str] | None = None,
-        life: Life | None = None,
+        life: TaskBehavior | None = None,
         seed: int = 0,
-        told: Told = lambda *_: None,
+        told: EmitEvent = lambda *_: None,
         latencies: Latencies | None = None,
     ) -> None:
         """`told`: what masters' shells answer, where that is not the usual."""
         self.replica = new_replica(on_illegal=lambda *_: None)
-        workers: list[TaskExecutors] = []
+        workers: list[SimulatedTaskExecutors] = []
 
         def on_event(record: Record, changed: Sequence[str]) -> None:
             for each in workers:
                 each.folded(record)
 
-        self.world = World(self.replica, cluster="studio", now=BEGIN, on_event=on_event)
+        self.world = Simulator(self.replica, cluster="studio", now=BEGIN, on_event=on_event)
         latencies = latencies or Latencies(seed)
         storage = self.storage = SimulatedStorage()
-        attempts = Attempts(self.world, life or Alike(latencies), storage)
+        attempts = SimulatedTasks(self.world, life or UniformTaskBehavior(latencies), storage)
         self.attempts = attempts
-        self.workers = TaskExecutors(self.world, attempts, latencies)
+        self.workers = SimulatedTaskExecutors(self.world, attempts, latencies)
         workers.append(self.workers)
-        self.masters = Masters(self.world, self.workers, latencies, storage, told=told)
-        self.world.shells = {TASK_EXECUTOR: attempts, **dict.fromkeys(Masters.KINDS, self.masters)}
+        self.masters = SimulatedMasterEffects(self.world, self.workers, latencies, storage, told=told)
+        self.world.shells = {
+            TASK_EXECUTOR: attempts,
+            **dict.fromkeys(SimulatedMasterEffects.KINDS, self.masters),
+        }
         self._sessions = self._requests = 0
         self.configuration = {**DIRECTORIES, **(configuration or {})}
         self.start_master()
@@ -191,7 +201,7 @@ class MemoryHistory:
 class Plan:
     """A cluster, and what will happen to it."""
 
-    studio: Studio
+    studio: HistoryBuilder
     draw: random.Random
     workers: list[str]
     jobs: list[str]
@@ -203,7 +213,7 @@ def any_history(seed: int) -> MemoryHistory:
     return any_plan(seed).studio.run(RECORDED_S)
 
 
-def any_plan(seed: int, *, trouble: float = 0.0, told: Told = lambda *_: None) -> Plan:
+def any_plan(seed: int, *, trouble: float = 0.0, told: EmitEvent = lambda *_: None) -> Plan:
     """Of `any_history`; `trouble`: as of RandomLife, `told`: as of Studio."""
     draw, interval = random.Random(seed), "execution.checkpointing.interval"
     configuration = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "5"}
@@ -218,8 +228,8 @@ def any_plan(seed: int, *, trouble: float = 0.0, told: Told = lambda *_: None) -
         configuration["heartbeat.interval"] = "5 s"
     if draw.random() < 0.4:
         configuration[interval] = draw.choice(("5 s", "20 s"))
-    life = RandomLife(seed, failures=draw.choice((0.0, 0.2, 0.5)), trouble=trouble)
-    studio = Studio(configuration, life, seed, told, Varying(seed))
+    life = RandomTaskBehavior(seed, failures=draw.choice((0.0, 0.2, 0.5)), trouble=trouble)
+    studio = HistoryBuilder(configuration, life, seed, told, VaryingLatencies(seed))
     names = [] if active else [f"te-{number}" for number in range(draw.randint(1, 4))]
     studio.start_workers(*names, slots=draw.randint(1, 3))
     jobs = [f"j{number}" for number in range(draw.randint(1, 5))]
@@ -227,7 +237,7 @@ def any_plan(seed: int, *, trouble: float = 0.0, told: Told = lambda *_: None) -
         made = any_job(draw)
         if made.configuration.get(interval) in ("100 ms", "1 s"):
             # There would be nothing but checkpoints.
-            made = configured(made, {interval: "10 s"})
+            made = with_options(made, {interval: "10 s"})
         studio.at(draw.uniform(1, 60), studio.submit, job, made)
     if draw.random() < 0.5:
         studio.at(draw.uniform(5, 90), studio.request, dispatcher.CancelJob(job_id=draw.choice(jobs)))
@@ -253,5 +263,5 @@ def write(history: MemoryHistory, path: Path) -> Path:
     """As a file that `tailrace log export` would have written."""
     log = MemoryEventLog(Codec("studio.log"), topic="studio.log")
     log.append([Event(each.header, each.body) for each in history.records])
-    export(log, history.cluster, Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    export(log, history.cluster, EventSelection(0, log.end()), path, ArchiveFormat.AVRO)
     return path

@@ -18,10 +18,10 @@ from tailrace.services.history.replay import DecisionCheck
 from tailrace.services.log import Codec
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.resource_manager.state import ResourceManagerState
-from tailrace.services.simulation.what_if.outcome_metrics import Measure
+from tailrace.services.simulation.what_if.outcome_metrics import OutcomeMetrics
 from tailrace.services.simulation.what_if.scenario import Scenario
 from tailrace.services.simulation.what_if.scenario_parser import parse_scenario
-from tailrace.services.simulation.what_if.what_if import WhatIf, what_if
+from tailrace.services.simulation.what_if.what_if import WhatIf, simulate
 from tailrace.services.snapshots.builder import all_roles
 from tailrace.services.task_executor.state import TaskExecutorState
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
@@ -29,8 +29,8 @@ from tailrace.services.task_executor.task_slot_table import TaskSlotState
 from ...scenarios import SCENARIOS, walk
 from ...simulated_cluster.cluster import SECOND
 from ...simulated_cluster.invariants import INDEXES, violations
-from .fault_histories import troubled_history
-from .history_builder import BEGIN, RECORDED_S, MemoryHistory, RandomLife, Studio, any_history
+from .fault_histories import faulty_history
+from .history_builder import BEGIN, RECORDED_S, HistoryBuilder, MemoryHistory, RandomTaskBehavior, any_history
 
 END = BEGIN + RECORDED_S * SECOND
 GOLDEN = Path(__file__).parents[3] / "golden" / "0.1.0"
@@ -41,7 +41,7 @@ _CODEC = Codec("what-if.log")
 @functools.lru_cache(64)
 def history_of(seed: int) -> MemoryHistory:
     """One that was recorded up to END; every other one has trouble that no role decided."""
-    return troubled_history(seed) if seed % 2 else any_history(seed)
+    return faulty_history(seed) if seed % 2 else any_history(seed)
 
 
 def time_at(history: MemoryHistory, offset: int) -> int:
@@ -93,7 +93,7 @@ def changed(seed: int, place: float) -> tuple[MemoryHistory, WhatIf]:
     offset = between_turns(history, int(place * (len(history.records) - 1)))
     at = history.at(offset)
     # A job that is submitted behind the place has no graph before: any job can be like one that was ever started.
-    return at, what_if(at, any_scenario(random.Random(f"{seed}/{place}"), history))
+    return at, simulate(at, any_scenario(random.Random(f"{seed}/{place}"), history))
 
 
 def encoded(records: tuple[Record, ...]) -> list[bytes]:
@@ -119,7 +119,7 @@ def test_the_same_seed_and_scenario_make_the_same_log(seed: int, place: float) -
 def test_without_changes_it_happens_again_as_it_did(seed: int, place: float) -> None:
     history = history_of(seed)
     offset = at_rest(history, int(place * (len(history.records) - 1)))
-    found = what_if(history.at(offset), Scenario(until=END - time_at(history, offset)))
+    found = simulate(history.at(offset), Scenario(until=END - time_at(history, offset)))
     if found.really is None:
         return
     as_it_was(found, slack=SECOND)
@@ -249,7 +249,7 @@ def test_without_changes_the_golden_logs_happen_again(name: str) -> None:
         history = MemoryHistory(records, -1)
         history = history.at(between_turns(history, offset) if offset >= 0 else -1)
         begin = time_at(history, history.offset) if offset >= 0 else records[0].header.time
-        found = what_if(history, Scenario(until=end - begin))
+        found = simulate(history, Scenario(until=end - begin))
         if found.really is not None:
             as_it_was(found, slack=SECOND)
 
@@ -259,14 +259,14 @@ def test_it_goes_on_from_histories_in_which_everything_goes_wrong(seed: int) -> 
     """Lies, zombies, echoes: what came of them is not always known, but roles go on from any state."""
     log = walk(seed).log
     offset = random.Random(seed).randint(-1, len(log) - 1)
-    found = what_if(MemoryHistory(log, offset), parse_scenario("until: 2 min"))
+    found = simulate(MemoryHistory(log, offset), parse_scenario("until: 2 min"))
     assert found.would.end == found.would.start + 120 * SECOND
 
 
 @pytest.mark.parametrize("suspend", [True, False])
 @pytest.mark.parametrize("mode", ["standalone", "active"])
 def test_the_end_of_a_cluster_and_its_next_start_happen_again(mode: str, suspend: bool) -> None:
-    studio = Studio({"resourcemanager.mode": mode}, RandomLife(3, failures=0.0, mean_s=60))
+    studio = HistoryBuilder({"resourcemanager.mode": mode}, RandomTaskBehavior(3, failures=0.0, mean_s=60))
     workers = () if mode == "active" else ("te-1", "te-2")
     studio.start_workers(*workers)
     studio.at(2, studio.submit, "j1", 2)
@@ -277,7 +277,7 @@ def test_the_end_of_a_cluster_and_its_next_start_happen_again(mode: str, suspend
     history = studio.run(RECORDED_S)
     for offset in range(-1, len(history.records) - 1, 20):
         begin = time_at(history, offset) if offset >= 0 else history.records[0].header.time
-        found = what_if(history.at(offset), Scenario(until=END - begin))
+        found = simulate(history.at(offset), Scenario(until=END - begin))
         assert found.really is not None
         assert {each.job_id: each.status for each in found.really.jobs} == {
             each.job_id: each.status for each in found.would.jobs
@@ -287,7 +287,7 @@ def test_the_end_of_a_cluster_and_its_next_start_happen_again(mode: str, suspend
 def test_time_that_is_measured_does_not_go_back() -> None:
     history = history_of(1).at(10)
     replica = history.replica()
-    measure = Measure(replica, BEGIN + 10**12)
+    measure = OutcomeMetrics(replica, BEGIN + 10**12)
     for record in history.records[11:40]:
         measure.see(record, replica.apply(record))
     times = [step.time for step in measure.outcome(0).slots]

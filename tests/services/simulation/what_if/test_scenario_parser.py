@@ -19,7 +19,7 @@ from tailrace.services.simulation.what_if.scenario import (
     ScenarioError,
     Submit,
 )
-from tailrace.services.simulation.what_if.scenario_parser import parse_scenario, read_scenario
+from tailrace.services.simulation.what_if.scenario_parser import load_scenario, parse_scenario
 
 from ...simulated_cluster.cluster import SECOND
 
@@ -145,10 +145,10 @@ def test_what_is_repeated_by_reference_does_not_grow() -> None:
 
 def test_a_scenario_that_is_no_file_or_no_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"nowhere\.yaml can't be read: No such file"):
-        read_scenario(tmp_path / "nowhere.yaml")
+        load_scenario(tmp_path / "nowhere.yaml")
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ScenarioError, match="no text in UTF-8"):
-        read_scenario(tmp_path / "x.yaml")
+        load_scenario(tmp_path / "x.yaml")
 
 
 @pytest.mark.parametrize("body", ["&a [*a]", "{? [1] : 2}", "!!python/object:os.system {}", "\x00"])
@@ -164,7 +164,7 @@ ROOT = Path(tailrace.__file__).parent
     "path", sorted((ROOT / "examples" / "what-if").glob("*.yaml")), ids=lambda path: path.name
 )
 def test_an_example_is_a_scenario(path: Path) -> None:
-    assert read_scenario(path).events
+    assert load_scenario(path).events
 
 
 def test_the_scenario_of_the_page_is_one() -> None:

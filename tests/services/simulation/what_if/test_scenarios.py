@@ -8,13 +8,13 @@ import pytest
 
 from tailrace.schemas import dispatcher
 from tailrace.services.simulation.latencies import Latencies
-from tailrace.services.simulation.task_behavior import Alike
+from tailrace.services.simulation.task_behavior import UniformTaskBehavior
 from tailrace.services.simulation.what_if.scenario import ScenarioError
 from tailrace.services.simulation.what_if.scenario_parser import parse_scenario
-from tailrace.services.simulation.what_if.what_if import WhatIf, what_if
+from tailrace.services.simulation.what_if.what_if import WhatIf, simulate
 
 from ...simulated_cluster.cluster import SECOND
-from .history_builder import MemoryHistory, Studio
+from .history_builder import HistoryBuilder, MemoryHistory
 
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 s"}
 
@@ -23,7 +23,7 @@ RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-dela
 def calm() -> MemoryHistory:
     """Two TaskExecutors of two slots. j1 has two of the slots from the first second on, j2 three from the tenth, as far
     as there are so many; tasks take 100 s. At 60 s j3 is submitted and wants one."""
-    studio = Studio(RESTARTS, Alike(Latencies(), 100 * SECOND))
+    studio = HistoryBuilder(RESTARTS, UniformTaskBehavior(Latencies(), 100 * SECOND))
     studio.start_workers("te-1", "te-2", slots=2)
     studio.at(1, studio.submit, "j1", 2)
     studio.at(10, studio.submit, "j2", 3)
@@ -40,7 +40,7 @@ def place(seconds: float) -> MemoryHistory:
 
 def changed(text: str, seconds: float = 30) -> WhatIf:
     """What a scenario makes of it."""
-    return what_if(place(seconds), parse_scenario(text, "s.yaml"))
+    return simulate(place(seconds), parse_scenario(text, "s.yaml"))
 
 
 def job(found: WhatIf, job_id: str, *, really: bool = False):  # type: ignore[no-untyped-def]
@@ -80,16 +80,16 @@ def test_a_task_executor_that_dies_takes_its_tasks_with_it() -> None:
 def test_a_silence_counts_as_a_loss_after_the_time_that_the_scenario_says(
     timeout: str, restarts: int
 ) -> None:
-    studio = Studio({**RESTARTS, "heartbeat.timeout": "25 s", "heartbeat.interval": "5 s"})
+    studio = HistoryBuilder({**RESTARTS, "heartbeat.timeout": "25 s", "heartbeat.interval": "5 s"})
     studio.start_workers("te-1", "te-2", slots=2)
     studio.at(1, studio.submit, "j1", 2)
     studio.at(20, studio.workers.pause, "te-1")
     studio.at(45, studio.workers.unheard, "te-1", "no heartbeat")
     studio.at(50, studio.workers.resume, "te-1")
     history = studio.run(120).at(30)
-    again = what_if(history, parse_scenario(""))
+    again = simulate(history, parse_scenario(""))
     assert job(again, "j1", really=True).restarts == job(again, "j1").restarts == 1
-    found = what_if(history, parse_scenario(f"configuration: {{heartbeat.timeout: {timeout}}}"))
+    found = simulate(history, parse_scenario(f"configuration: {{heartbeat.timeout: {timeout}}}"))
     assert job(found, "j1").restarts == restarts
 
 
@@ -177,13 +177,13 @@ def test_what_runs_at_the_place_runs_on() -> None:
 
 def test_at_the_end_of_the_log_there_is_nothing_to_compare_with() -> None:
     history = calm()
-    found = what_if(history, parse_scenario("events: [{at: 5 s, submit: {like: j1, as: more}}]"))
+    found = simulate(history, parse_scenario("events: [{at: 5 s, submit: {like: j1, as: more}}]"))
     assert found.really is None
     assert [(each.job_id, each.status) for each in found.would.jobs] == [("more", "FINISHED")]
 
 
 def test_before_the_first_event_all_of_it_happens_again() -> None:
-    found = what_if(calm().at(-1), parse_scenario(""))
+    found = simulate(calm().at(-1), parse_scenario(""))
     assert found.really is not None
     assert {each.job_id: each.status for each in found.would.jobs} == {
         each.job_id: each.status for each in found.really.jobs
@@ -191,10 +191,10 @@ def test_before_the_first_event_all_of_it_happens_again() -> None:
 
 
 def test_active_workers_are_started_as_slots_are_wanted() -> None:
-    studio = Studio({"resourcemanager.mode": "active", "slotmanager.number-of-slots.max": "4"})
+    studio = HistoryBuilder({"resourcemanager.mode": "active", "slotmanager.number-of-slots.max": "4"})
     studio.at(1, studio.submit, "j1", 1)
     history = studio.run(30)
-    found = what_if(
+    found = simulate(
         history, parse_scenario("events: [{at: 1 s, submit: {like: j1, parallelism: 3, as: j2}}]")
     )
     assert names(found).count("StartWorker") == 1
@@ -250,13 +250,13 @@ def test_what_comes_to_nothing_is_told() -> None:
 
 
 def test_a_savepoint_stops_a_job_as_it_did() -> None:
-    studio = Studio({**RESTARTS, "execution.checkpointing.interval": "3 s"})
+    studio = HistoryBuilder({**RESTARTS, "execution.checkpointing.interval": "3 s"})
     studio.start_workers("te-1", slots=4)
     studio.at(1, studio.submit, "j1", 2)
     studio.at(20, studio.request, dispatcher.StopWithSavepoint(job_id="j1", directory=None))
     history = studio.run(60)
     at = max(each.offset for each in history.records if each.header.time <= 1_010 * SECOND)
-    found = what_if(history.at(at), parse_scenario("until: 50 s"))
+    found = simulate(history.at(at), parse_scenario("until: 50 s"))
     assert job(found, "j1", really=True).status == "FINISHED"
     assert job(found, "j1").status == "FINISHED"
     assert job(found, "j1").ended == pytest.approx(job(found, "j1", really=True).ended, abs=SECOND)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ......schemas.types import OperatorConfig
 from ....operators.user_functions import load
 from ....records.batch import Batch
-from .source import Polled, Source, SourceSetup
+from .source import PollResult, Source, SourceSetup
 
 
 class CollectionSource(Source):
@@ -29,14 +29,16 @@ class CollectionSource(Source):
     def open(self, setup: SourceSetup) -> None:
         self._setup = setup
 
-    def poll(self, limit: int) -> Polled:
+    def poll(self, limit: int) -> PollResult:
         self._polled_from = self._given
         values = self._records[self._given : self._given + limit]
         self._given += len(values)
         ended = self._given == len(self._records)
         if not values:
-            return Polled(ended=ended)
-        return Polled(Batch.of_rows(pa.repeat(self._setup.wall_clock(), len(values)), values), ended=ended)
+            return PollResult(ended=ended)
+        return PollResult(
+            Batch.of_rows(pa.repeat(self._setup.wall_clock(), len(values)), values), ended=ended
+        )
 
     def place(self, index: int | None) -> str | None:
         return None if index is None else f"index {self._polled_from + index} of the collection"

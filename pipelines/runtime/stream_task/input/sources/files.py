@@ -20,13 +20,13 @@ import msgspec
 
 from ......schemas.types import OperatorConfig
 from .....types import PICKLED, RecordType
-from ....operators.files.avro_reader import AvroReader
-from ....operators.files.file_reader import FileReader, Piece
-from ....operators.files.parquet_reader import ParquetReader
+from ....operators.files.avro_reader import AvroFileReader
+from ....operators.files.file_reader import FileChunk, FileReader
+from ....operators.files.parquet_reader import ParquetFileReader
 from ....operators.files.source_storage import FoundFile, list_files
-from ....operators.files.text_reader import TextReader
+from ....operators.files.text_reader import TextFileReader
 from ....state_backend.stateful import Origin
-from .source import Polled, Source, SourceSetup
+from .source import PollResult, Source, SourceSetup
 
 _SHARE: Final = b"S"
 _LISTED: Final = b"L"
@@ -62,7 +62,7 @@ class _Owner(msgspec.Struct, frozen=True, array_like=True):
         return (self.subtask - zlib.crc32(path.encode())) % self.parallelism
 
 
-class _Share(msgspec.Struct, frozen=True, array_like=True):
+class _SplitAssignment(msgspec.Struct, frozen=True, array_like=True):
     """Files, of which the splits are read that belong to all of the owners, from a file, split and record on."""
 
     owners: tuple[_Owner, ...]
@@ -71,11 +71,11 @@ class _Share(msgspec.Struct, frozen=True, array_like=True):
     records: int = 0
 
 
-class _State:
+class _SplitState:
     """What is to be read, and how far that has come."""
 
     def __init__(self) -> None:
-        self.shares: list[_Share] = []
+        self.shares: list[_SplitAssignment] = []
         self.files: list[list[FoundFile]] = []
         self.position = _Position(0, 0, 0)
 
@@ -83,30 +83,30 @@ class _State:
         """Takes back a message. Raises ValueError. `owner`: who wrote it."""
         match message[:1]:
             case b"S":
-                self.add(msgspec.msgpack.decode(message[1:], type=_Share), [])
+                self.add(msgspec.msgpack.decode(message[1:], type=_SplitAssignment), [])
             case b"L":
                 if not self.shares:
-                    self.add(_Share((owner,)), [])
+                    self.add(_SplitAssignment((owner,)), [])
                 self.files[-1] += msgspec.msgpack.decode(message[1:], type=list[FoundFile])
             case b"P":
                 self.position = msgspec.msgpack.decode(message[1:], type=_Position)
             case kind:
                 raise ValueError(f"the changelog holds a message of unknown kind {kind!r}")
 
-    def add(self, share: _Share, files: list[FoundFile]) -> None:
+    def add(self, share: _SplitAssignment, files: list[FoundFile]) -> None:
         """More to read, behind the rest."""
         self.shares.append(share)
         self.files.append(files)
         if len(self.shares) == 1:
             self.position = _Position(share.file, share.split, share.records)
 
-    def left(self) -> Iterator[tuple[_Share, list[FoundFile]]]:
+    def left(self) -> Iterator[tuple[_SplitAssignment, list[FoundFile]]]:
         """What is still to be read."""
         at = self.position
         for index in range(at.share, len(self.shares)):
             share = self.shares[index]
             if index == at.share:
-                share = _Share(share.owners, at.file, at.split, at.records)
+                share = _SplitAssignment(share.owners, at.file, at.split, at.records)
             yield share, self.files[index]
 
     def messages(self) -> Iterator[bytes]:
@@ -128,13 +128,13 @@ class FilesSource(Source):
         self._parameters = parameters
         self._record_type = PICKLED if form is None else RecordType.from_json(form)
         self._reader = self._reader_for(parameters)
-        self._state = _State()
-        self._origins: dict[Origin, _State] = {}
+        self._state = _SplitState()
+        self._origins: dict[Origin, _SplitState] = {}
         self._origin: Origin | None = None
         self._restored: list[bytes] = []
         self._said_listed = False
         self._said_position = self._state.position
-        self._piece = Piece(rows=[])
+        self._piece = FileChunk(rows=[])
         self._polled_from: _Position | None = None
         self._taken = 0
 
@@ -143,7 +143,7 @@ class FilesSource(Source):
             self._restored.append(message)
         else:
             owner = _Owner(self._origin.subtask_index, self._origin.parallelism)
-            self._origins.setdefault(self._origin, _State()).apply(message, owner)
+            self._origins.setdefault(self._origin, _SplitState()).apply(message, owner)
 
     def restore_from(self, origin: Origin | None) -> None:
         self._origin = origin
@@ -160,22 +160,22 @@ class FilesSource(Source):
         self._said_listed = bool(state.shares)
         if not state.shares:
             found = (file for path in self._parameters.paths for file in list_files(path))
-            state.add(_Share((own,)), list({file.path: file for file in found}.values()))
+            state.add(_SplitAssignment((own,)), list({file.path: file for file in found}.values()))
         self._said_position = state.position
         self._pieces = self._read()
 
-    def poll(self, limit: int) -> Polled:
+    def poll(self, limit: int) -> PollResult:
         if self._taken == len(self._piece):
             piece = next(self._pieces, None)
             if piece is None:
-                return Polled(ended=True)
+                return PollResult(ended=True)
             self._piece, self._taken = piece, 0
         start, stop = self._taken, min(len(self._piece), self._taken + limit)
         batch = self._piece.batch(start, stop, self._setup.wall_clock(), self._record_type)
         self._taken = stop
         at = self._polled_from = self._state.position
         self._state.position = msgspec.structs.replace(at, records=at.records + stop - start)
-        return Polled(batch)
+        return PollResult(batch)
 
     def place(self, index: int | None) -> str | None:
         at = self._polled_from
@@ -200,7 +200,7 @@ class FilesSource(Source):
     def close(self) -> None:
         self._pieces = iter(())
 
-    def _read(self) -> Iterator[Piece]:
+    def _read(self) -> Iterator[FileChunk]:
         """All that follows from the position; it is moved to each split before the split is read."""
         state, begin = self._state, self._state.position
         for index in range(begin.share, len(state.shares)):
@@ -227,14 +227,14 @@ class FilesSource(Source):
     def _reader_for(self, parameters: FileParameters) -> FileReader:
         match parameters.format:
             case "text":
-                return TextReader()
+                return TextFileReader()
             case "avro":
-                return AvroReader(self._record_type, parameters.columns)
+                return AvroFileReader(self._record_type, parameters.columns)
             case "parquet":
-                return ParquetReader(self._record_type, parameters.columns)
+                return ParquetFileReader(self._record_type, parameters.columns)
 
 
-def _behind(pieces: Iterator[Piece], records: int) -> Iterator[Piece]:
+def _behind(pieces: Iterator[FileChunk], records: int) -> Iterator[FileChunk]:
     """The pieces without so many records at the beginning."""
     for piece in pieces:
         if records >= len(piece):

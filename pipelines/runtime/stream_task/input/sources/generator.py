@@ -20,10 +20,10 @@ import msgspec
 import pyarrow as pa
 
 from ......schemas.types import OperatorConfig
-from ....operators.user_functions import InOrder, load, user_code
+from ....operators.user_functions import OrderedCalls, load, user_code
 from ....records.batch import Batch
 from ....state_backend.stateful import Origin
-from .source import Polled, Source, SourceSetup
+from .source import PollResult, Source, SourceSetup
 
 _BURST_MS: Final = 1_000
 
@@ -37,7 +37,7 @@ class GeneratorParameters(msgspec.Struct, frozen=True):
     """Records per second of all subtasks together; None: no limit."""
 
 
-class _Stretch(msgspec.Struct, frozen=True, array_like=True):
+class _NumberRange(msgspec.Struct, frozen=True, array_like=True):
     """The indices next, next + step, ... below the end."""
 
     next: int
@@ -50,8 +50,8 @@ class _Stretch(msgspec.Struct, frozen=True, array_like=True):
         return min(ends) if ends else None
 
 
-_Left = tuple[_Stretch, ...]
-_STRETCHES: Final = msgspec.msgpack.Decoder(_Left)
+_RemainingRanges = tuple[_NumberRange, ...]
+_NUMBER_RANGES: Final = msgspec.msgpack.Decoder(_RemainingRanges)
 
 
 class GeneratorSource(Source):
@@ -61,14 +61,14 @@ class GeneratorSource(Source):
         self._config = config
         self._parameters = msgspec.convert(json.loads(config.parameters), GeneratorParameters)
         (self._function,) = load(config)
-        self._left: _Left = ()
-        self._said: _Left = ()
+        self._left: _RemainingRanges = ()
+        self._said: _RemainingRanges = ()
         self._origin: Origin | None = None
-        self._origins: dict[Origin, _Left] = {}
+        self._origins: dict[Origin, _RemainingRanges] = {}
         self._polled = range(0)
 
     def restore(self, message: bytes) -> None:
-        left = _STRETCHES.decode(message)
+        left = _NUMBER_RANGES.decode(message)
         if self._origin is None:
             self._left = left
         else:
@@ -82,33 +82,33 @@ class GeneratorSource(Source):
         context = setup.context
         if not self._left:
             self._left = (
-                _divided(self._origins, context.subtask_index, context.parallelism)
+                _split_ranges(self._origins, context.subtask_index, context.parallelism)
                 if self._origins
-                else (_Stretch(context.subtask_index, context.parallelism),)
+                else (_NumberRange(context.subtask_index, context.parallelism),)
             )
         self._said = self._left
         # The time at which index 0 would have been due.
         first = self._left[0]
         self._began = setup.wall_clock() - self._due_after(first.next - first.next % first.step)
 
-    def poll(self, limit: int) -> Polled:
+    def poll(self, limit: int) -> PollResult:
         now = self._setup.wall_clock()
         stretch = self._current()
         if stretch is None:
-            return Polled(ended=True)
+            return PollResult(ended=True)
         end = stretch.before(self._parameters.count)
         left = limit if end is None else min(limit, -(-(end - stretch.next) // stretch.step))
         due, wait_s = self._due(now, stretch)
         count = min(left, due)
         if count == 0:
-            return Polled(wait_s=wait_s)
+            return PollResult(wait_s=wait_s)
         indices = self._polled = range(stretch.next, stretch.next + count * stretch.step, stretch.step)
-        in_order = InOrder(indices)
+        in_order = OrderedCalls(indices)
         with user_code(self._config, in_order):
             values = [self._function(index) for index in in_order]
-        following = _Stretch(indices[-1] + stretch.step, stretch.step, stretch.end)
+        following = _NumberRange(indices[-1] + stretch.step, stretch.step, stretch.end)
         self._left = (following, *self._left[1:])
-        return Polled(Batch.of_rows(pa.repeat(now, count), values), ended=self._current() is None)
+        return PollResult(Batch.of_rows(pa.repeat(now, count), values), ended=self._current() is None)
 
     def place(self, index: int | None) -> str | None:
         return None if index is None else f"index {self._polled[index]} of the generator"
@@ -122,7 +122,7 @@ class GeneratorSource(Source):
         if self._said:
             yield None, msgspec.msgpack.encode(self._said)
 
-    def _current(self) -> _Stretch | None:
+    def _current(self) -> _NumberRange | None:
         """The first stretch with an index left; None where there is none."""
         while True:
             first = self._left[0]
@@ -138,7 +138,7 @@ class GeneratorSource(Source):
         rate = self._parameters.rate
         return 0.0 if rate is None else index * 1000 / rate
 
-    def _due(self, now: int, stretch: _Stretch) -> tuple[int, float]:
+    def _due(self, now: int, stretch: _NumberRange) -> tuple[int, float]:
         """How many records may be made now; and where it is none, the seconds until the next."""
         rate = self._parameters.rate
         if rate is None:
@@ -152,17 +152,19 @@ class GeneratorSource(Source):
         return 1 + math.floor(behind * rate / 1000 / stretch.step), 0.0
 
 
-def _divided(origins: Mapping[Origin, _Left], subtask: int, parallelism: int) -> _Left:
+def _split_ranges(
+    origins: Mapping[Origin, _RemainingRanges], subtask: int, parallelism: int
+) -> _RemainingRanges:
     """What a subtask takes of what is left of all old ones; those that said nothing had not begun."""
     before = next(iter(origins)).parallelism
-    left: list[_Left] = [(_Stretch(index, before),) for index in range(before)]
+    left: list[_RemainingRanges] = [(_NumberRange(index, before),) for index in range(before)]
     for origin, stretches in origins.items():
         left[origin.subtask_index] = stretches
     untouched = max(stretches[-1].next for stretches in left)
     taken = [
         each
         for stretches in left[subtask::parallelism]
-        for each in (*stretches[:-1], _Stretch(stretches[-1].next, stretches[-1].step, untouched))
+        for each in (*stretches[:-1], _NumberRange(stretches[-1].next, stretches[-1].step, untouched))
         if each.end is None or each.next < each.end
     ]
-    return *taken, _Stretch(untouched + (subtask - untouched) % parallelism, parallelism)
+    return *taken, _NumberRange(untouched + (subtask - untouched) % parallelism, parallelism)

@@ -25,7 +25,7 @@ from ......schemas.types import OperatorConfig
 from ....common.failures import TaskError
 from ....records.batch import Batch
 from .lines import LineSplitter
-from .source import UNTIL_WOKEN_S, Polled, Source, SourceSetup
+from .source import UNTIL_WOKEN_S, PollResult, Source, SourceSetup
 
 RETRY_DELAY_S: Final = 0.5
 """Flink's delay between attempts to connect."""
@@ -95,7 +95,7 @@ class SocketTextSource(Source):
         self._connection = self._text.connect(setup.pause)
         threads.Thread(target=self._read, args=(self._connection,), name="socket").start()
 
-    def poll(self, limit: int) -> Polled:
+    def poll(self, limit: int) -> PollResult:
         assert self._setup is not None
         with self._changed:
             values = [self._records.popleft() for _ in range(min(limit, len(self._records)))]
@@ -105,9 +105,9 @@ class SocketTextSource(Source):
         if not values:
             if ended and self._failure is not None:
                 raise TaskError(self._failure)
-            return Polled(ended=ended, wait_s=UNTIL_WOKEN_S)
+            return PollResult(ended=ended, wait_s=UNTIL_WOKEN_S)
         batch = Batch.of_rows(pa.repeat(self._setup.wall_clock(), len(values)), values)
-        return Polled(batch, ended=ended and self._failure is None)
+        return PollResult(batch, ended=ended and self._failure is None)
 
     def close(self) -> None:
         with self._changed:

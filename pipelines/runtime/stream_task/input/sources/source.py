@@ -22,10 +22,10 @@ from ....records.batch import Batch
 from ....state_backend.stateful import Origin
 
 UNTIL_WOKEN_S: Final = 3600.0
-"""`Polled.wait_s` of a source that calls `wake` when it has something."""
+"""`PollResult.wait_s` of a source that calls `wake` when it has something."""
 
 
-class Polled(msgspec.Struct, frozen=True):
+class PollResult(msgspec.Struct, frozen=True):
     """What a poll brought."""
 
     batch: Batch | None = None
@@ -44,7 +44,7 @@ class SourceSetup(msgspec.Struct, frozen=True):
     wall_clock: Callable[[], int]
     """Milliseconds since the epoch; never falls."""
     wake: Callable[[], None] = lambda: None
-    """Ends the task's waiting for `Polled.wait_s`; may be called by any thread."""
+    """Ends the task's waiting for `PollResult.wait_s`; may be called by any thread."""
     pause: Callable[[float], None] = lambda _: None
     """Waits for so many seconds in `open`; raises where the task is cancelled meanwhile."""
 
@@ -60,7 +60,7 @@ class Source:
         """Before the first poll; the position, if any, is restored."""
         raise NotImplementedError
 
-    def poll(self, limit: int) -> Polled:
+    def poll(self, limit: int) -> PollResult:
         """At most `limit` (at least 1) records, without waiting for any; not called any more once it has ended."""
         raise NotImplementedError
 

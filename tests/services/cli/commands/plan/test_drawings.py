@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tailrace.pipelines.graph.execution_graph import ExecutionGraph
-from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.job_graph import create_job_graph
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.stream_graph import StreamGraph
 from tailrace.schemas.types import Partitioner
@@ -24,15 +24,15 @@ from tailrace.services.cli.commands.plan.diagram import (
     job_diagram,
     stream_diagram,
 )
-from tailrace.services.cli.commands.plan.svg import svg_of
-from tailrace.services.cli.commands.plan.terminal import drawn
-from tailrace.services.cli.render.wrapping import wrapped
+from tailrace.services.cli.commands.plan.svg import to_svg
+from tailrace.services.cli.commands.plan.terminal import draw
+from tailrace.services.cli.render.wrapping import wrap_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def diagrams_of(graph: StreamGraph) -> list[Diagram]:
-    job = job_graph_of(graph)
+    job = create_job_graph(graph)
     return [
         stream_diagram(graph),
         job_diagram(graph, job),
@@ -41,7 +41,7 @@ def diagrams_of(graph: StreamGraph) -> list[Diagram]:
 
 
 def in_terminal(diagrams: Sequence[Diagram], width: int) -> list[str]:
-    return [line.plain for diagram in diagrams for line in drawn(diagram, width)]
+    return [line.plain for diagram in diagrams for line in draw(diagram, width)]
 
 
 @st.composite
@@ -79,7 +79,7 @@ def test_every_box_row_and_arrow_is_drawn(graph: StreamGraph, width: int) -> Non
 
 @given(stream_graphs())
 def test_the_diagrams_have_all_there_is(graph: StreamGraph) -> None:
-    job = job_graph_of(graph)
+    job = create_job_graph(graph)
     stream, vertices, execution = diagrams_of(graph)
     assert [len(stream.boxes), len(stream.arrows)] == [len(graph.nodes), len(graph.edges)]
     assert [len(vertices.boxes), len(vertices.arrows)] == [len(job.vertices), len(job.edges)]
@@ -91,7 +91,7 @@ def test_the_diagrams_have_all_there_is(graph: StreamGraph) -> None:
 
 @given(named_graphs())
 def test_an_svg_is_xml_and_holds_every_text_inside_its_bounds(graph: StreamGraph) -> None:
-    root = ElementTree.fromstring(svg_of(diagrams_of(graph), graph.name))
+    root = ElementTree.fromstring(to_svg(diagrams_of(graph), graph.name))
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     assert {element.tag for element in root.iter()} <= {
         SVG + tag for tag in ("svg", "title", "style", "defs", "marker", "path", "rect", "g", "text")
@@ -104,7 +104,7 @@ def test_an_svg_is_xml_and_holds_every_text_inside_its_bounds(graph: StreamGraph
 
 def test_a_name_is_escaped() -> None:
     graph = line(node(1, OperatorKind.FILES, name='<script>alert("&")</script>'))
-    text = svg_of(diagrams_of(graph), "<job>")
+    text = to_svg(diagrams_of(graph), "<job>")
     assert "<script>" not in text
     root = ElementTree.fromstring(text)
     assert any(each.text == '<script>alert("&")</script>' for each in root.iter(f"{SVG}text"))
@@ -170,7 +170,7 @@ def test_links_are_those_of_the_execution_graph(partitioner: Partitioner) -> Non
         node(2, parallelism=receivers, slot_sharing_group="other"),
         partitioner=partitioner,
     )
-    execution = ExecutionGraph.attach("job", job_graph_of(graph))
+    execution = ExecutionGraph.attach("job", create_job_graph(graph))
     (arrow,) = execution_diagram(execution).arrows
     assert set(arrow.links) == {
         (producer.subtask_index, edge.consumer.subtask_index)
@@ -181,18 +181,18 @@ def test_links_are_those_of_the_execution_graph(partitioner: Partitioner) -> Non
 
 @given(st.text(max_size=200), st.integers(8, 80))
 def test_wrapped_text_is_all_there_and_fits(text: str, width: int) -> None:
-    lines = wrapped(text, width)
+    lines = wrap_text(text, width)
     assert lines
     assert all(cell_len(each) <= width for each in lines)
 
 
 @given(st.lists(st.from_regex(r"[a-z]{1,12}", fullmatch=True), max_size=30), st.integers(12, 80))
 def test_words_stay_whole_where_they_can(words: list[str], width: int) -> None:
-    assert " ".join(wrapped(" ".join(words), width)).split() == words
+    assert " ".join(wrap_text(" ".join(words), width)).split() == words
 
 
 def test_a_long_program_is_drawn() -> None:
     nodes = [node(1, OperatorKind.GENERATOR), *(node(i, parallelism=1 + i % 3) for i in range(2, 500))]
     diagrams = diagrams_of(line(*nodes, partitioner=Partitioner.REBALANCE))
-    assert len(re.findall("<rect", svg_of(diagrams, "long"))) > 500
+    assert len(re.findall("<rect", to_svg(diagrams, "long"))) > 500
     assert in_terminal(diagrams, 80)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.services.cli.commands.plan.layout import Layout, Size, layered
+from tailrace.services.cli.commands.plan.layout import Layout, Size, compute_layout
 
 GAP = 20.0
 sizes = st.builds(Size, st.floats(10, 200), st.floats(10, 200))
@@ -23,7 +23,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Size], list[tuple[int, int]]]:
 
 
 def laid_out(graph: tuple[list[Size], list[tuple[int, int]]]) -> Layout:
-    return layered(*graph, column_gap=GAP, row_gap=GAP)
+    return compute_layout(*graph, column_gap=GAP, row_gap=GAP)
 
 
 @given(graphs())

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.services.cli import main
-from tailrace.services.cli.command_registry import Loaded
+from tailrace.services.cli.command_registry import LazyCommands
 from tailrace.services.cli.exit_codes import ExitCode
 
 PROGRAM = """
@@ -136,7 +136,7 @@ TAILRACE_OPTIONS = [
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_everything_behind_the_program_belongs_to_the_program(command: str, drawn: list[list[str]]) -> None:
     arguments = [part for each in drawn for part in each]
-    parsed = Loaded()[command].make_context(command, ["-p", "2", "words.py", *arguments]).params
+    parsed = LazyCommands()[command].make_context(command, ["-p", "2", "words.py", *arguments]).params
     assert (parsed["program"], parsed["parallelism"], list(parsed["arguments"])) == ("words.py", 2, arguments)
 
 

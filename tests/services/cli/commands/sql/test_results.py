@@ -8,7 +8,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from tailrace.services.cli.commands.sql.results import Form, print_answer
+from tailrace.services.cli.commands.sql.results import ResultFormat, print_answer
 
 TIME = datetime.datetime(2026, 11, 22, 8, 30, 5, 193_000, datetime.UTC)
 ANSWER = pa.table(
@@ -26,7 +26,7 @@ ANSWER = pa.table(
 
 
 def test_machines_get_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    print_answer(ANSWER, Form.JSON)
+    print_answer(ANSWER, ResultFormat.JSON)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert first == {
         "n": 1,
@@ -41,7 +41,7 @@ def test_machines_get_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_spreadsheet_gets_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    print_answer(ANSWER, Form.CSV)
+    print_answer(ANSWER, ResultFormat.CSV)
     head, first, second = capsys.readouterr().out.splitlines()
     assert head == "n,time,wait,value,value_2,ratio,text"
     assert first.startswith(
@@ -55,12 +55,12 @@ def test_people_get_the_first_rows_in_short(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    print_answer(ANSWER, Form.TEXT)
+    print_answer(ANSWER, ResultFormat.TEXT)
     told = capsys.readouterr().out
     assert "NULL" in told
     assert "8 bytes 6e 6f 20 65 76 65 6e 74" in told
     assert "-1.5 s" in told
-    print_answer(pa.table({"n": range(1_001)}), Form.TEXT)
+    print_answer(pa.table({"n": range(1_001)}), ResultFormat.TEXT)
     told, hint = capsys.readouterr()
     assert "1000" not in told.split()
     assert "999" in told.split()
