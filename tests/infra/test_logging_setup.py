@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-import tailrace.services
+import tailrace
 from tailrace.infra.logging_setup import logger
 
-SERVICES = Path(tailrace.services.__file__).parent
+PACKAGES = [Path(tailrace.__file__).parent / name for name in ("infra", "schemas", "services", "pipelines")]
 
 
 def said(code: str) -> tuple[str, str]:
     """stdout and stderr of a process."""
-    begin = "import sys; from tailrace.infra.logging_setup import log_nowhere, log_to_stderr, logger; "
+    begin = "import sys; from tailrace.infra.logging_setup import disable_logging, log_to_stderr, logger; "
     done = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True, check=True)
     return done.stdout, done.stderr
 
@@ -44,7 +44,7 @@ def test_an_exception_comes_with_its_stack() -> None:
 
 
 def test_under_a_screen_nothing_is_said() -> None:
-    assert said("log_to_stderr(); log_nowhere(); logger('a').error('it')") == ("", "")
+    assert said("log_to_stderr(); disable_logging(); logger('a').error('it')") == ("", "")
 
 
 def test_a_test_sees_what_is_said() -> None:
@@ -53,6 +53,8 @@ def test_a_test_sees_what_is_said() -> None:
     assert logs == [{"event": "it", "of": "b", "log_level": "info"}]
 
 
-def test_nothing_of_the_services_goes_past_it() -> None:
-    found = {path.name for path in SERVICES.rglob("*.py") if "import structlog" in path.read_text("utf-8")}
-    assert found == {"diagnostics.py"}
+def test_nothing_goes_past_it() -> None:
+    files = [path for package in PACKAGES for path in package.rglob("*.py")]
+    assert {path.name for path in files if "import structlog" in path.read_text("utf-8")} == {
+        "logging_setup.py"
+    }

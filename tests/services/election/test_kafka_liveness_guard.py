@@ -44,7 +44,7 @@ class FarLog(MemoryEventLog):
         assert self.takes.wait(TIMEOUT_S)
         return super().append(events)
 
-    def ask_end(self, timeout: float) -> Future[int]:
+    def probe_end(self, timeout: float) -> Future[int]:
         told: Future[int] = Future()
         if self.answers_questions:
             told.set_result(self.end())
