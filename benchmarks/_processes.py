@@ -47,7 +47,7 @@ from tailrace.services.simulation.fake_effects import (
     NoTopicJobMasterEffects,
 )
 from tailrace.services.simulation.heartbeats import MultiplexedHeartbeats, create_heartbeats
-from tailrace.services.simulation.task_events import register_task_executor
+from tailrace.services.simulation.task_events import register_event
 from tailrace.services.task_executor import TaskExecutor
 
 PATIENCE_S = 300.0
@@ -235,7 +235,7 @@ def task_executors(bootstrap_servers: str, cluster: str, count: int, slots: int,
     def register() -> None:
         host.leading.wait(PATIENCE_S)
         for each in own:
-            host.emit(each, register_task_executor(instance_of(each), slots, hardware=HARDWARE))
+            host.emit(each, register_event(instance_of(each), slots, hardware=HARDWARE))
         say(leading=True)
         try:
             sys.stdin.read()

@@ -34,7 +34,7 @@ from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.checkpoints.shell import CheckpointShell
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.simulation.fake_effects import NoOpTaskExecutorEffects, NoTopicJobMasterEffects
-from tailrace.services.simulation.task_events import register_task_executor
+from tailrace.services.simulation.task_events import register_event
 from tailrace.services.task_executor import TaskExecutor
 
 SIZES = {"1k": scaled(1_000, least=500), "10k": scaled(10_000, least=500), "100k": scaled(100_000, least=500)}
@@ -109,7 +109,7 @@ def idle(slots: int) -> tuple[Replica, int]:
     for number in range(slots // SLOTS):
         worker = address(TASK_EXECUTOR, f"te-{number:04}")
         cluster.lead(worker)
-        cluster.say(worker, register_task_executor(f"te-{number:04}", SLOTS, hardware=HARDWARE))
+        cluster.say(worker, register_event(f"te-{number:04}", SLOTS, hardware=HARDWARE))
     cluster.settle()
     graph = all_to_all(min(slots // 4, LARGEST_JOB) // 2, shared=False)
     body = dispatcher.SubmitJob(job_id="job", job_graph=graph, entry_point=None, parallelism=None)

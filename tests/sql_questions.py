@@ -18,7 +18,7 @@ from tailrace.services.history.sql.reader import OFFSETS_A_TASK, open_log
 from tailrace.services.history.sql.session import session
 from tailrace.services.history.sql.statements import split_statements
 
-_OPEN_LOGS = ExitStack()
+_EXIT_STACK = ExitStack()
 
 
 class QueriedLog(msgspec.Struct, frozen=True):
@@ -66,24 +66,24 @@ def sql_queries() -> Iterator[SqlQueries]:
         try:
             yield SqlQueries(pool)
         finally:
-            pool.submit(_OPEN_LOGS.close).result()
+            pool.submit(_EXIT_STACK.close).result()
 
 
-def _open(log: QueriedLog) -> Queries:
-    spark = _OPEN_LOGS.enter_context(session())
+def _open_queries(log: QueriedLog) -> Queries:
+    spark = _EXIT_STACK.enter_context(session())
     of = Configuration(dict(log.settings)) if log.file is None else log.file
     step = log.offsets_a_task or OFFSETS_A_TASK
     return Queries(spark, open_log(spark, of, first=log.first, last=log.last, offsets_a_task=step))
 
 
 def _table(log: QueriedLog, name: str) -> pa.Table:
-    return _open(log).log.table(name).toArrow()
+    return _open_queries(log).log.table(name).toArrow()
 
 
 def _ask(log: QueriedLog, query: str) -> list[dict[str, Any]]:
     found = None
     try:
-        asked = _open(log)
+        asked = _open_queries(log)
         for each in split_statements(f"{query}\n;")[0]:
             found = asked.run(each)
     except Exception as error:

@@ -64,7 +64,7 @@ class InFlightChannel(msgspec.Struct, frozen=True):
     filter: InFlightFilter
 
 
-class RestoredJob(msgspec.Struct, frozen=True):
+class RestoredSubtask(msgspec.Struct, frozen=True):
     """All that a subtask begins with."""
 
     operators: Mapping[str, tuple[StateAssignment, ...]]
@@ -75,9 +75,9 @@ class RestoredJob(msgspec.Struct, frozen=True):
     """Whether the subtask has nothing left to do."""
 
 
-def redistribute(
+def redistribute_state(
     metadata: CheckpointMetadata, graph: JobGraph, vertex_id: str, subtask_index: int
-) -> RestoredJob:
+) -> RestoredSubtask:
     """What a subtask takes of a checkpoint that fits the job (`fitting.misfits`).
 
     Raises ValueError where the job has no such vertex.
@@ -85,7 +85,7 @@ def redistribute(
     earlier = PreviousJob(metadata)
     vertex = vertex_of(graph, vertex_id)
     if subtask_index in finished_subtasks(metadata, vertex):
-        return RestoredJob({}, (), True)
+        return RestoredSubtask({}, (), True)
     operators = {}
     for operator in vertex.operators:
         before = earlier.vertex_of.get(operator.operator_id)
@@ -97,7 +97,7 @@ def redistribute(
     counted = tuple(_accumulators(earlier, graph, vertex, subtask_index))
     if counted:
         operators[ACCUMULATORS] = counted
-    return RestoredJob(operators, tuple(_channels(earlier, graph, vertex, subtask_index)), False)
+    return RestoredSubtask(operators, tuple(_channels(earlier, graph, vertex, subtask_index)), False)
 
 
 def _pieces(

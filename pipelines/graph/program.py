@@ -17,7 +17,7 @@ import msgspec
 from ...schemas.types import JobGraph, PythonFile
 from .build_server import PRINTED, REQUEST, RESULT, BuildServer, BuildServerClosed, BuildTimeout
 from .errors import InvalidJobGraph, ProgramError, one_line
-from .python_files import MAX_SHIPPED
+from .python_files import MAX_SHIPPED_BYTES
 from .stream_graph import StreamGraph
 from .validation import check
 
@@ -118,7 +118,7 @@ def _built(
         reason = result.error or f"{name} gave neither a graph nor a reason"
         raise ProgramError(reason + (_last_line(printed) if result.exited else ""))
     try:
-        check(result.job_graph, MAX_SHIPPED)
+        check(result.job_graph, MAX_SHIPPED_BYTES)
     except InvalidJobGraph as error:
         raise ProgramError(f"{name} built a graph that cannot be run: {error}") from error
     return result.stream_graph, result.job_graph

@@ -23,7 +23,7 @@ from .errors import ProgramError
 MAX_FILES = 2_000
 MAX_BYTES = 6 << 20
 """Of all files together that travel in the submission: with the graph in it, it has to fit into an event of the log."""
-MAX_SHIPPED = 512 << 20
+MAX_SHIPPED_BYTES = 512 << 20
 """Of all files together, before those that are large are made blobs: they are held in memory."""
 MAX_PATH_LENGTH = 512
 _LONGEST_PART = 200
@@ -89,7 +89,7 @@ def validation_errors(files: Sequence[PythonFile], most_bytes: int = MAX_BYTES) 
 
 def check(files: Sequence[PythonFile]) -> None:
     """Raises ProgramError for files that can't be shipped, be it as blobs."""
-    for reason in validation_errors(files, MAX_SHIPPED):
+    for reason in validation_errors(files, MAX_SHIPPED_BYTES):
         raise ProgramError(reason)
 
 
@@ -112,12 +112,13 @@ def collect_files(path: str) -> tuple[PythonFile, ...]:
                 f"{path} can't be shipped: it has {len(below):,} files, more than {MAX_FILES:,}"
             )
         files = []
-        left = MAX_SHIPPED
+        left = MAX_SHIPPED_BYTES
         for each in below:
             left -= each.stat().st_size
             if left < 0:
                 raise ProgramError(
-                    f"{path} can't be shipped: its files have more than {MAX_SHIPPED:,} bytes; install what is large "
+                    f"{path} can't be shipped: its files have more than {MAX_SHIPPED_BYTES:,} bytes; install "
+                    "what is large "
                     "where the cluster runs, or let the job load it from storage"
                 )
             content, inner = each.read_bytes(), PurePosixPath(*each.relative_to(top).parts)

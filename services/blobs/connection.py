@@ -30,7 +30,7 @@ _STATUS: Final = (
     (BlobNotFound, Status.NOT_FOUND),
     (BlobRefused, Status.REFUSED),
 )
-_NO_REQUEST: Final = (
+_NO_SECRET_REASON: Final = (
     f"this BlobServer knows no secret: set {BLOB_SECRET_FILE.key} for its jobmanager, or not here"
 )
 _UNKNOWN: Final = (
@@ -98,7 +98,7 @@ class BlobServerConnection:
             request, key = decode_request(data)
         except BlobRefused:
             if isinstance(decode_introduction(data), Hello):
-                raise BlobRefused(_NO_REQUEST) from None
+                raise BlobRefused(_NO_SECRET_REASON) from None
             raise
         match request:
             case Put(size=size):

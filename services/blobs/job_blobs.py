@@ -22,7 +22,7 @@ from .keys import BlobKey
 T = TypeVar("T", bound=JobGraph | EntryPoint)
 Put = Callable[[bytes], BlobKey]
 
-_MIN_INLINE: Final = 1 << 20
+_MIN_INLINE_BYTES: Final = 1 << 20
 """Bytes of all parts together that may stay in the job, however small `blob.offload.minsize` is."""
 _SMALLEST: Final = 4 << 10
 """Bytes; what has fewer is no blob, however large all of it is together: a key has its length too."""
@@ -49,7 +49,7 @@ def offload(what: T, minsize: int, put: Put) -> T:
 def least_size(what: JobGraph | EntryPoint, minsize: int) -> int | None:
     """From how many bytes on a part of it becomes a blob; None: none does."""
     sizes = sorted(len(part) for part in _parts(what))
-    inline = min(MAX_BYTES, max(minsize, _MIN_INLINE))
+    inline = min(MAX_BYTES, max(minsize, _MIN_INLINE_BYTES))
     rest = sum(sizes)
     least = None
     while sizes and (sizes[-1] >= minsize or (rest > inline and sizes[-1] >= _SMALLEST)):

@@ -42,7 +42,7 @@ class Incoming:
         self._digest = hashlib.sha256()
         self.size = 0
         """Bytes so far."""
-        descriptor, self._path = _lock(directory)
+        descriptor, self._path = _create_locked_file(directory)
         self._file: Final = os.fdopen(descriptor, "wb", buffering=0)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -219,7 +219,7 @@ class Entry:
         self.stat = stat
 
 
-def _lock(directory: Path) -> tuple[int, Path]:
+def _create_locked_file(directory: Path) -> tuple[int, Path]:
     while True:
         descriptor, name = tempfile.mkstemp(prefix="temp-", dir=directory)
         path = Path(name)

@@ -146,7 +146,7 @@ class JobIncidentTracker:
         gone = [attempt for attempt, each in self._running.items() if there(each)]
         for attempt in gone:
             del self._running[attempt]
-        return [Incident(f"{reason}; {_count_phrase(len(gone))} ran there")] if gone else []
+        return [Incident(f"{reason}; {_format_tasks(len(gone))} ran there")] if gone else []
 
     def _attempt(self, submitted: SubmitTask, resource_id: str) -> _Attempt:
         vertex = self._vertices.get(submitted.vertex_id)
@@ -179,5 +179,5 @@ def _describe_restart(again: list[_Attempt]) -> str:
     return f"{len(again)} tasks start again, attempt {number}"
 
 
-def _count_phrase(tasks: int) -> str:
+def _format_tasks(tasks: int) -> str:
     return "1 task" if tasks == 1 else f"{tasks} tasks"

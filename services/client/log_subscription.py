@@ -18,7 +18,7 @@ from ...schemas.everyone import ConfigurationChanged
 from ..core.leadership import LeadershipState
 from ..core.role import CLIENT, JOB_MASTER, address
 from ..log import EventLog, Tail
-from ..snapshots.recovery import read_client_view
+from ..snapshots.recovery import read_newest_client_view
 from ..snapshots.store import SnapshotStore
 from . import job_incidents
 
@@ -55,7 +55,7 @@ class ClusterSubscription:
         """Who leads is read from the log: from a snapshot on, where there is one in the `store`."""
         end = log.end()
         self._leadership, self._configuration, start = (
-            (LeadershipState(), {}, 0) if store is None else read_client_view(log, store)
+            (LeadershipState(), {}, 0) if store is None else read_newest_client_view(log, store)
         )
         self._unread: list[Record] = []
         tail = log.tail(start, concerns=lambda _, recipient: recipient == EVERYONE)

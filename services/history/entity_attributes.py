@@ -44,7 +44,7 @@ def _all(
         for job_id in jobs:
             if (known := dispatcher.jobs.get(job_id)) is not None:
                 some = {"name": known.name, "status": known.status.value, "phase": known.phase.value}
-                yield job(job_id), _format_value({**some, "reason": known.reason or ""})
+                yield job(job_id), _without_empty({**some, "reason": known.reason or ""})
     if RESOURCE_MANAGER in addresses:
         state = replica.states.get(RESOURCE_MANAGER)
         if isinstance(state, ResourceManagerState):
@@ -86,7 +86,7 @@ def _workers(state: ResourceManagerState) -> Iterator[tuple[Entity, EntityAttrib
             counts = {"slots": str(len(reported.slots)), "free": str(len(reported.free))}
             for number, held in reported.slots.items():
                 some = {"state": held.state.value, "allocation": held.allocation_id, "job": held.job_id}
-                yield slot(resource_id, number), _format_value(some)
+                yield slot(resource_id, number), _without_empty(some)
         yield (
             task_executor_of(resource_id),
             {"registered": worker.instance_id, "address": worker.address, **counts},
@@ -111,11 +111,11 @@ def _job(state: JobMasterState) -> Iterator[tuple[Entity, EntityAttributes]]:
         "reason": state.reason,
         "required slots": str(state.required_slots),
         "missing slots": str(len(state.slots.requests)) if state.slots.requests else "",
-        "tasks": _count_phrase(state),
+        "tasks": _format_task_counts(state),
         "rolled back": f"{state.generation} times" if state.generation else "",
         "last failure": "" if state.root_cause is None else _failure(state.root_cause),
     }
-    yield this, _format_value(some)
+    yield this, _without_empty(some)
     completed = state.checkpoints.completed if ended is None else ended.checkpoints
     for each in completed:
         yield checkpoint(state.job_id, each.checkpoint_id), {"is": each.snapshot_type.value, "at": each.uri}
@@ -129,7 +129,7 @@ def _job(state: JobMasterState) -> Iterator[tuple[Entity, EntityAttributes]]:
 
 def _task(execution: Execution, named: tuple[str, int] | None) -> EntityAttributes:
     name = "" if named is None else f"{named[0]} ({execution.subtask_index + 1}/{named[1]})"
-    return _format_value(
+    return _without_empty(
         {
             "name": name,
             "state": execution.state.value,
@@ -140,12 +140,12 @@ def _task(execution: Execution, named: tuple[str, int] | None) -> EntityAttribut
     )
 
 
-def _count_phrase(state: JobMasterState) -> str:
+def _format_task_counts(state: JobMasterState) -> str:
     counted = sorted((each.value, count) for each, count in state.tasks().items())
     return ", ".join(f"{count} {name}" for name, count in counted)
 
 
-def _format_value(some: Mapping[str, str | None]) -> EntityAttributes:
+def _without_empty(some: Mapping[str, str | None]) -> EntityAttributes:
     return {name: value for name, value in some.items() if value}
 
 

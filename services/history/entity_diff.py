@@ -54,7 +54,7 @@ def entity_differences(before: Replica, after: Replica) -> tuple[StateDifference
     jobs = _find_changed_jobs(before, after)
     then, now = (entity_attributes(each, addresses, jobs) for each in (before, after))
     belonging = _by_entity(found, before, after)
-    ended = [_find_terminated(each, addresses) for each in (before, after)]
+    ended = [_ended_jobs(each, addresses) for each in (before, after)]
     differences = []
     for entity in sorted({*then, *now, *belonging}, key=_place):
         was, is_ = then.get(entity), now.get(entity)
@@ -94,7 +94,7 @@ def _workers(replica: Replica) -> Collection[str]:
     return {*state.workers, *state.pool.workers} if isinstance(state, ResourceManagerState) else ()
 
 
-def _find_terminated(replica: Replica, addresses: Collection[str]) -> set[str]:
+def _ended_jobs(replica: Replica, addresses: Collection[str]) -> set[str]:
     """The jobs that have ended, of those addresses, or were not there yet."""
     found = set()
     for each in addresses:

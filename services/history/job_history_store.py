@@ -20,7 +20,7 @@ from ...infra.storage.storage import Storage
 from ..configuration import Configuration
 from ..core.replica import Replica
 from ..log import EventLog
-from ..snapshots.fingerprint import compute_fingerprint
+from ..snapshots.fingerprint import fingerprint_types
 from ..snapshots.recovery import restore_newest
 from ..snapshots.store import SnapshotStore
 from .job_history import JobHistory
@@ -43,7 +43,7 @@ class StoredHistory(msgspec.Struct, frozen=True):
 
 @functools.cache
 def _fingerprint() -> str:
-    return compute_fingerprint({"past": JobHistory})
+    return fingerprint_types({"past": JobHistory})
 
 
 class JobHistoryStore:

@@ -135,8 +135,8 @@ class LogExtent(msgspec.Struct, frozen=True):
             return f"{log.topic}, which has no events"
         first, last = _first_event(log), _last_event(log)
         return (
-            f"{log.topic}: its first offset is {self.first}{_from_parts(first)}, its last "
-            f"{self.end - 1}{_from_parts(last)}"
+            f"{log.topic}: its first offset is {self.first}{_format_record_time(first)}, its last "
+            f"{self.end - 1}{_format_record_time(last)}"
         )
 
 
@@ -191,7 +191,7 @@ def _last_event(log: EventLog) -> Record | None:
         reach *= 16
 
 
-def _from_parts(record: Record | None) -> str:
+def _format_record_time(record: Record | None) -> str:
     return "" if record is None else f" ({_clock(record.header.time)})"
 
 

@@ -82,11 +82,11 @@ class StateTree:
         for depth, name in enumerate(parts):
             entries = list_entries(found)
             if entries is None:
-                raise NotADirectory(f"{format_value(parts[:depth])} is a value, and has nothing below it")
+                raise NotADirectory(f"{format_path(parts[:depth])} is a value, and has nothing below it")
             if name not in entries:
                 near = difflib.get_close_matches(name, map(str, entries), 1, 0.6)
                 hint = f": did you mean {escape(near[0])}?" if near else ""
-                raise NoSuchPath(f"there is no {escape(name)} in {format_value(parts[:depth])}{hint}")
+                raise NoSuchPath(f"there is no {escape(name)} in {format_path(parts[:depth])}{hint}")
             found = entries[name]
         return found
 
@@ -151,7 +151,7 @@ def parse(path: str, here: Parts) -> Parts:
     return tuple(parts)
 
 
-def format_value(parts: Sequence[str]) -> str:
+def format_path(parts: Sequence[str]) -> str:
     """The path from the root, as people write it."""
     return "/" + "/".join(map(escape, parts))
 

@@ -40,7 +40,7 @@ def create_master_blobs(
 
     Raises BlobUnavailable where it can't have its address or directory.
     """
-    return BlobGarbageCollector.of(configuration, lambda: _job_phases(replica) if caught_up() else None)
+    return BlobGarbageCollector.of(configuration, lambda: _read_job_phases(replica) if caught_up() else None)
 
 
 def create_task_executor_blobs(
@@ -64,7 +64,7 @@ def create_task_executor_blobs(
     return manager
 
 
-def _job_phases(replica: Replica) -> JobPhaseFor | None:
+def _read_job_phases(replica: Replica) -> JobPhaseFor | None:
     state = replica.states.get(DISPATCHER)
     if not isinstance(state, DispatcherState):
         return None

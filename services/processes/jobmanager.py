@@ -54,12 +54,12 @@ from .process_lifecycle import (
     END_TIMEOUT_S,
     KAFKA_TIMEOUT_S,
     create_clock,
-    create_session,
+    create_topic_watch,
     exit_within,
+    new_session,
     process_address,
     raise_thread_failure,
     wait_for_topics,
-    watch_topics,
 )
 from .snapshots import MasterSnapshots
 
@@ -73,7 +73,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     if stop.is_set():
         return
     check_topics(create_admin_client(configuration), cluster)
-    own_address, own_session, clock = process_address(), create_session(), create_clock(configuration)
+    own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
     own_log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
@@ -149,9 +149,9 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     snapshots: MasterSnapshots | None = None
-    topics = watch_topics(configuration, host)
+    topics = create_topic_watch(configuration, host)
     job_topics = JobTopicCleaner(
-        kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _is_leading_dispatcher(host), clock
+        kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _find_led_dispatcher(host), clock
     )
     with raise_thread_failure(host):
         try:
@@ -162,7 +162,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
             blobs.start()
             if not simulated:
                 job_topics.start()
-            host.run(stop, shells, finished=_check_ended)
+            host.run(stop, shells, finished=_has_ended)
             _log.info("jobmanager ends", cluster=cluster)
         finally:
             with exit_within(END_TIMEOUT_S, sys.exc_info()[1]):
@@ -186,7 +186,7 @@ def _dispose_nothing(path: str, *, may_be_gone: bool = False) -> DisposalResult:
     return DisposalResult()
 
 
-def _is_leading_dispatcher(host: Host) -> DispatcherState | None:
+def _find_led_dispatcher(host: Host) -> DispatcherState | None:
     """What the Dispatcher knows, if it is led here and the log was read to its end."""
     state = host.state(DISPATCHER)
     if not isinstance(state, DispatcherState) or host.position < 0 or not host.leads(DISPATCHER):
@@ -194,7 +194,7 @@ def _is_leading_dispatcher(host: Host) -> DispatcherState | None:
     return state
 
 
-def _check_ended(replica: Replica) -> bool:
+def _has_ended(replica: Replica) -> bool:
     """Whether the cluster has been terminated and nothing of its jobs is left to be cleared away."""
     state = replica.states.get(RESOURCE_MANAGER)
     if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.over:

@@ -40,7 +40,7 @@ def process_address() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def create_session() -> str:
+def new_session() -> str:
     """Unique to the process: how it recognises its own claims to lead."""
     return secrets.token_hex(16)
 
@@ -100,7 +100,7 @@ def exit_within(seconds: float, error: BaseException | None) -> Iterator[None]:
         done.set()
 
 
-def watch_topics(configuration: Configuration, host: Host) -> TopicWatch:
+def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:
     """Notices that the cluster's topics are lost, once it is started: without its log the process ends."""
     cluster = configuration.cluster_id
     others = [submissions_topic(cluster), heartbeats_topic(cluster), dead_letters_topic(cluster)]

@@ -20,13 +20,13 @@ from ..log.factory import open_event_log
 from ..simulation.fake_effects import NoOpTaskExecutorEffects
 from ..simulation.fork_members import ForkMember
 from ..simulation.heartbeats import MultiplexedHeartbeats, create_heartbeats
-from ..simulation.task_events import register_task_executor
+from ..simulation.task_events import register_event
 from ..task_executor import TaskExecutor
 from ..task_executor.state import TaskExecutorState
 from .process_lifecycle import (
     KAFKA_TIMEOUT_S,
     create_clock,
-    create_session,
+    new_session,
     process_address,
     raise_thread_failure,
     wait_for_topics,
@@ -48,7 +48,7 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
         cluster=cluster,
         leads=tuple(own),
         process_address=own_address,
-        session=create_session(),
+        session=new_session(),
         clock=create_clock(configuration),
         concerns=tuple(own),
     )
@@ -62,7 +62,7 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
                 return
         for role_address, member in own.items():
             claim = replica.leadership.leader(role_address)
-            owed = register_task_executor(
+            owed = register_event(
                 member.resource_id,
                 member.slots,
                 member.profile,

@@ -31,12 +31,12 @@ from .blobs import create_task_executor_blobs
 from .process_lifecycle import (
     END_TIMEOUT_S,
     KAFKA_TIMEOUT_S,
-    create_session,
+    create_topic_watch,
     exit_within,
+    new_session,
     process_address,
     raise_thread_failure,
     wait_for_topics,
-    watch_topics,
 )
 from .snapshots import restore_task_executor
 
@@ -59,7 +59,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         cluster=cluster,
         leads=(own_address,),
         process_address=process_address(),
-        session=create_session(),
+        session=new_session(),
         concerns=(own_address,),
     )
     shell = TaskExecutorShell(
@@ -98,7 +98,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         except Exception as error:
             host.fail(error)
 
-    topics = watch_topics(configuration, host)
+    topics = create_topic_watch(configuration, host)
     starting = threads.Thread(target=start_runtime, name="runtime start")
     with raise_thread_failure(host):
         starting.start()

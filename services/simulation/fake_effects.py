@@ -22,7 +22,7 @@ from ..task_executor.state import Task
 from .checkpoint_storage import SimulatedStorage
 from .event_causes import EventCauses
 from .simulated_effects import NotSimulated, perform
-from .task_events import acknowledge_checkpoint, report_state_change
+from .task_events import acknowledge_checkpoint_event, state_change_event
 
 FollowHeartbeats = Callable[[str, Any], object]
 """Told of each address and state, as the heartbeats of a real shell are."""
@@ -130,14 +130,14 @@ class NoOpTaskExecutorEffects:
         self._running.setdefault(job_id, {})[attempt] = role_address
         self._causes.runs_by(attempt, task.cause)
         for reached in (ExecutionState.INITIALIZING, ExecutionState.RUNNING):
-            self._say(role_address, report_state_change(job_id, attempt, reached, cause=task.cause))
+            self._say(role_address, state_change_event(job_id, attempt, reached, cause=task.cause))
         if task.finished:
             self._end(role_address, job_id, attempt, ExecutionState.FINISHED)
 
     def _end(self, role_address: str, job_id: str, attempt: str, state: ExecutionState) -> None:
         self._running.get(job_id, {}).pop(attempt, None)
         self._stopping.pop(attempt, None)
-        self._say(role_address, report_state_change(job_id, attempt, state, cause=self._causes.of(attempt)))
+        self._say(role_address, state_change_event(job_id, attempt, state, cause=self._causes.of(attempt)))
         self._causes.ended(attempt)
 
     def _acknowledge(self, told: TriggerTasks) -> None:
@@ -149,7 +149,9 @@ class NoOpTaskExecutorEffects:
             if told.options.stops:
                 self._stopping[attempt] = number
             cause = self._causes.of_part(role_address, job_id, attempt, number)
-            owed = acknowledge_checkpoint(job_id, attempt, number, stops=told.options.stops, cause=cause)
+            owed = acknowledge_checkpoint_event(
+                job_id, attempt, number, stops=told.options.stops, cause=cause
+            )
             self._say(role_address, owed)
 
 

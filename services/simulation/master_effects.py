@@ -21,7 +21,7 @@ from .simulator import Simulator
 from .task_events import ADDRESS
 from .task_executors import SimulatedTaskExecutors
 
-EmitEvent = Callable[[Instruction, Time], tuple[Time, Body | None] | None]
+FindRecordedEffect = Callable[[Instruction, Time], tuple[Time, Body | None] | None]
 """(what is demanded, now) -> after how long it is answered, and with what where that is not the usual answer; None:
 nothing is known of it."""
 
@@ -38,7 +38,7 @@ class SimulatedMasterEffects:
         latencies: Latencies,
         storage: SimulatedStorage,
         build: BuildProgram = reject_programs,
-        told: EmitEvent = lambda *_: None,
+        told: FindRecordedEffect = lambda *_: None,
     ) -> None:
         self._world = world
         self._workers = workers
@@ -117,7 +117,7 @@ class SimulatedMasterEffects:
         if isinstance(instruction, FindCheckpoint):
             self._storage.trust(instruction)
         usual = perform(role_address, instruction, self._storage, self._build)
-        told = body is not None and _is_same_entity(body, usual.body)
+        told = body is not None and _is_about_same_facts(body, usual.body)
         self._world.say(
             role_address, OutgoingEvent(role_address, body, usual.cause) if told and body else usual
         )
@@ -146,7 +146,7 @@ class SimulatedMasterEffects:
         )
 
 
-def _is_same_entity(told: Body, usual: Body) -> bool:
+def _is_about_same_facts(told: Body, usual: Body) -> bool:
     """Whether an answer tells of what is there: which checkpoint is found, the simulation knows better."""
     if not isinstance(told, job_master.CheckpointRestored):
         return True

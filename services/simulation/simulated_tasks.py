@@ -20,8 +20,8 @@ from .checkpoint_storage import SimulatedStorage, StatePart, part_name
 from .event_causes import EventCauses
 from .simulated_effects import NotSimulated
 from .simulator import Simulator
-from .task_behavior import Subtask, TaskBehavior, TaskEnd, are_in_step
-from .task_events import acknowledge_checkpoint, decline_checkpoint, report_state_change
+from .task_behavior import Subtask, TaskBehavior, TaskEnd, step_delay
+from .task_events import acknowledge_checkpoint_event, decline_checkpoint_event, state_change_event
 
 
 @dataclass(eq=False)
@@ -192,7 +192,7 @@ class SimulatedTasks:
                 self._own_end(attempt, end)
 
         delay = max(0, end.after - self._ran.get(subtask, 0))
-        self._later(attempt, are_in_step(now, delay, end.at), over)
+        self._later(attempt, step_delay(now, delay, end.at), over)
 
     def _own_end(self, attempt: _SimulatedTask, end: TaskEnd) -> None:
         subtask = attempt.subtask
@@ -239,13 +239,15 @@ class SimulatedTasks:
         own, job_id, number = attempt.task.execution_attempt_id, told.job_id, told.checkpoint_id
         cause = self._causes.of_part(attempt.address, job_id, own, number)
         if declined is not None:
-            self._world.say(attempt.address, decline_checkpoint(job_id, own, number, declined, cause=cause))
+            self._world.say(
+                attempt.address, decline_checkpoint_event(job_id, own, number, declined, cause=cause)
+            )
             return
         self._storage.write(told.options.directory, part_name(vertex, index), StatePart(own, 0))
         if told.options.stops:
             attempt.stopping = number
             self._pause_clock(attempt)
-        owed = acknowledge_checkpoint(job_id, own, number, stops=told.options.stops, cause=cause)
+        owed = acknowledge_checkpoint_event(job_id, own, number, stops=told.options.stops, cause=cause)
         self._world.say(attempt.address, owed)
 
     def _standing(self, job_id: str, attempts: Iterable[str], checkpoint_id: int) -> list[_SimulatedTask]:
@@ -286,7 +288,7 @@ class SimulatedTasks:
         end: TaskEnd | None = None,
     ) -> None:
         task = attempt.task
-        owed = report_state_change(
+        owed = state_change_event(
             task.job_id,
             task.execution_attempt_id,
             state,

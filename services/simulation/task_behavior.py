@@ -23,7 +23,7 @@ IN_STEP: Time = 100_000
 """Who is no further than this from a time that is known of something is taken to be there at the same time."""
 
 
-def are_in_step(now: Time, delay: Time, at: Time | None) -> Time:
+def step_delay(now: Time, delay: Time, at: Time | None) -> Time:
     """The delay, or just the one until `at`, where that is about the same: small differences do not add up."""
     if at is None or abs(now + delay - at) > IN_STEP:
         return delay

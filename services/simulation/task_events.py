@@ -30,7 +30,7 @@ HARDWARE = HardwareDescription(cpu_cores=2, physical_memory=8 << 30, jvm_heap=51
 ADDRESS = "simulated"
 
 
-def register_task_executor(
+def register_event(
     resource_id: str,
     slots: int,
     profile: ResourceProfile = PROFILE,
@@ -53,7 +53,7 @@ def register_task_executor(
     return OutgoingEvent(RESOURCE_MANAGER, body, cause)
 
 
-def report_state_change(
+def state_change_event(
     job_id: str,
     execution_attempt_id: str,
     state: ExecutionState,
@@ -75,7 +75,7 @@ def report_state_change(
     return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
-def acknowledge_checkpoint(
+def acknowledge_checkpoint_event(
     job_id: str,
     execution_attempt_id: str,
     checkpoint_id: int,
@@ -95,7 +95,7 @@ def acknowledge_checkpoint(
     return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
-def decline_checkpoint(
+def decline_checkpoint_event(
     job_id: str, execution_attempt_id: str, checkpoint_id: int, reason: str, *, cause: int | None = None
 ) -> OutgoingEvent:
     """DeclineCheckpoint of a part that can't be had."""

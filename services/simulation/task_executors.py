@@ -18,7 +18,7 @@ from ..task_executor.state import TaskExecutorState
 from .latencies import Latencies, Work
 from .simulated_tasks import SimulatedTasks
 from .simulator import Simulator
-from .task_events import ADDRESS, HARDWARE, PROFILE, register_task_executor
+from .task_events import ADDRESS, HARDWARE, PROFILE, register_event
 
 
 class SimulatedTaskExecutors:
@@ -53,7 +53,7 @@ class SimulatedTaskExecutors:
 
         def register() -> None:
             configuration, cause = self._configuration(), self._world.claim(own)
-            owed = register_task_executor(
+            owed = register_event(
                 resource_id, slots, self._profile, self._hardware, configuration, cause=cause
             )
             self._world.say(own, owed)

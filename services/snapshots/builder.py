@@ -59,7 +59,7 @@ def create_snapshot(log: EventLog, store: SnapshotStore, end: int | None = None)
     if last is None:
         if base is None:
             return None
-        return _describe(base, store, store.size(base.offset), fresh=False)
+        return _snapshot_info(base, store, store.size(base.offset), fresh=False)
     header, data = pack(
         replica,
         cluster=store.cluster,
@@ -69,10 +69,10 @@ def create_snapshot(log: EventLog, store: SnapshotStore, end: int | None = None)
     )
     store.write(header, data)
     store.retain(header.offset, None if base is None else base.offset)
-    return _describe(header, store, len(data), fresh=True)
+    return _snapshot_info(header, store, len(data), fresh=True)
 
 
-def _describe(header: Header, store: SnapshotStore, size: int, *, fresh: bool) -> SnapshotInfo:
+def _snapshot_info(header: Header, store: SnapshotStore, size: int, *, fresh: bool) -> SnapshotInfo:
     return SnapshotInfo(
         offset=header.offset,
         uri=store.uri_of(header.offset),

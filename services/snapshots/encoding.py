@@ -41,10 +41,10 @@ def state_types() -> Mapping[str, type[msgspec.Struct]]:
 
 def encode(state: msgspec.Struct) -> bytes:
     """The bytes of a state. Raises TypeError for what is no data."""
-    return _ENCODER.encode({name: msgspec.Raw(data) for name, data in changed_fields(state)})
+    return _ENCODER.encode({name: msgspec.Raw(data) for name, data in encode_fields(state)})
 
 
-def changed_fields(
+def encode_fields(
     state: msgspec.Struct, but: Callable[[object], bool] = lambda _: False
 ) -> Iterator[tuple[str, bytes]]:
     """The fields that are not as at first, with their bytes; `but` those whose value is such. Raises TypeError."""
@@ -82,7 +82,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if factory is msgspec.NODEFAULT else factory()
 
 
-def _written_field(value: object) -> object:
+def _encode_hook(value: object) -> object:
     if isinstance(value, Map):
         # As pairs: msgspec sorts texts only, and most keys of ours are numbers or tuples. As bytes: what msgspec hands
         # to `_read` it has read without types; a second reading, with types, would cost several times as much.
@@ -124,4 +124,4 @@ def _pairs(wanted: Any) -> msgspec.msgpack.Decoder[Any]:
 
 _EMPTY: Map[Any, Any] = Map()
 _NO_PAIRS = b"\x90"
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_written_field, order="deterministic")
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_encode_hook, order="deterministic")

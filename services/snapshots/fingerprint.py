@@ -31,10 +31,10 @@ _FOLD_PACKAGES = ("services", "schemas", "pipelines/graph", "pipelines/checkpoin
 @functools.cache
 def schema_fingerprint() -> str:
     """8 bytes in hexadecimal: of the types of all states, and of how they are written."""
-    return compute_fingerprint(state_types())
+    return fingerprint_types(state_types())
 
 
-def compute_fingerprint(states: Mapping[str, type[msgspec.Struct]]) -> str:
+def fingerprint_types(states: Mapping[str, type[msgspec.Struct]]) -> str:
     """As `schema_fingerprint`, of any types by kind."""
     seen: dict[str, str] = {}
     roots = {kind: _describe(state, seen) for kind, state in states.items()}

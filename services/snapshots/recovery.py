@@ -42,12 +42,14 @@ def restore_newest(
 
 
 def read_newest_leadership(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, int]:
-    """As `read_client_view`, without the configuration."""
-    leadership, _, start = read_client_view(log, store)
+    """As `read_newest_client_view`, without the configuration."""
+    leadership, _, start = read_newest_client_view(log, store)
     return leadership, start
 
 
-def read_client_view(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, Mapping[str, str], int]:
+def read_newest_client_view(
+    log: EventLog, store: SnapshotStore
+) -> tuple[LeadershipState, Mapping[str, str], int]:
     """Who leads and the cluster's configuration, as the newest fit snapshot has them, and the offset from which the
     log tells the rest; from the start where there is none. Clients are not told of snapshots that are not fit.
     Raises as `restore`."""

@@ -21,7 +21,7 @@ from .builder import SnapshotInfo
 
 _log = logger(__name__)
 _CHECK_INTERVAL_S = 1.0
-_RETRY_INTERVAL = 60_000_000
+_RETRY_INTERVAL_US = 60_000_000
 CreateSnapshot = Callable[[int], "SnapshotInfo | None"]
 """(end) -> a snapshot of all before that offset; raises SnapshotFailed."""
 
@@ -109,7 +109,7 @@ class SnapshotScheduler:
             taken = self._take(progress.offset + 1)
         except SnapshotFailed as error:
             _log.warning("no snapshot could be taken: tries again in a minute", why=why, error=str(error))
-            self._not_before = now + _RETRY_INTERVAL
+            self._not_before = now + _RETRY_INTERVAL_US
             return None
         self._bytes, self._since, self._told_at = progress.bytes_read, now, progress.offset
         if taken is None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from immutables import Map
 
-from .encoding import changed_fields, encode_value
+from .encoding import encode_fields, encode_value
 
 Key = tuple[str, bytes]
 """(field, key of an entry in it). Of a field in one piece the key is empty; of all small fields the field, too."""
@@ -74,7 +74,7 @@ def _whole_piece(state: msgspec.Struct) -> dict[Key, bytes]:
     """The pieces that are not entries of large maps."""
     small: dict[str, msgspec.Raw] = {}
     found: dict[Key, bytes] = {}
-    for name, data in changed_fields(state, but=_is_large):
+    for name, data in encode_fields(state, but=_is_large):
         if len(data) < LARGE_FIELD:
             small[name] = msgspec.Raw(data)
         else:

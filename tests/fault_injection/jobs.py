@@ -25,7 +25,7 @@ from tailrace.pipelines.api import (
 )
 from tailrace.schemas.types import JobGraph
 
-_GROUP = 200
+_BATCH_SIZE = 200
 """So many records are read without a pause."""
 
 
@@ -54,8 +54,8 @@ class Shape:
     def slow_item(self, text: str) -> Item:
         """The record that a topic has, no faster than the rate: else a topic would be read before anything happens."""
         index = int(text)
-        if self.rate is not None and index // self.parallelism % _GROUP == 0:
-            time.sleep(_GROUP * self.parallelism / self.rate)
+        if self.rate is not None and index // self.parallelism % _BATCH_SIZE == 0:
+            time.sleep(_BATCH_SIZE * self.parallelism / self.rate)
         return self.item(index)
 
     def counts(self) -> Counter[str]:
@@ -93,7 +93,7 @@ def relaying(
     return _with_options(env.get_job_graph("relaying"), configuration)
 
 
-def fault_job(
+def fault_injection_job(
     shape: Shape, counts: str, sums: str, configuration: Mapping[str, str], source: str | None = None
 ) -> JobGraph:
     """Count and sum; from a generator, or from `source`, a topic that holds the indices as text."""

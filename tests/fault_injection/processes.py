@@ -99,7 +99,7 @@ class FaultInjectionCluster:
         """
         at = {address: name for name, address in self.masters.items()}
         log = open_event_log(self.configuration)
-        with contextlib.closing(log), contextlib.closing(log.tail(0, concerns=_list_processes)) as tail:
+        with contextlib.closing(log), contextlib.closing(log.tail(0, concerns=_is_broadcast)) as tail:
             end, found = log.end(), ""
             while tail.position < end:
                 for body in (record.body for record in tail.poll(1.0)):
@@ -185,7 +185,7 @@ def stream_tasks(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     return found
 
 
-def _list_processes(_sender: str, recipient: str) -> bool:
+def _is_broadcast(_sender: str, recipient: str) -> bool:
     return recipient == EVERYONE
 
 

@@ -17,7 +17,7 @@ from tailrace.services.client import Client
 from tailrace.services.log.factory import open_event_log
 
 from . import result_topics
-from .jobs import Shape, fault_job
+from .jobs import Shape, fault_injection_job
 from .processes import FaultInjectionCluster
 
 PATIENCE_S = 180.0
@@ -44,7 +44,7 @@ class RunningJob:
         self._shape = shape
         self.counts = result_topics.make(servers, "counts", 2)
         self.sums = result_topics.make(servers, "sums", 2)
-        self.graph = fault_job(shape, self.counts, self.sums, options, source)
+        self.graph = fault_injection_job(shape, self.counts, self.sums, options, source)
         self._log = open_event_log(cluster.configuration)
         self._tail = self._log.tail(self._log.end())
         self.read: list[Record] = []

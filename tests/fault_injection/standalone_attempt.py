@@ -269,10 +269,10 @@ def serve() -> None:
                     os._exit(70)
             print(pid, flush=True)
         else:
-            print(msgspec.json.encode(_watch_parent(int(rest))).decode(), flush=True)
+            print(msgspec.json.encode(_poll_outcome(int(rest))).decode(), flush=True)
 
 
-def _watch_parent(pid: int) -> Outcome:
+def _poll_outcome(pid: int) -> Outcome:
     found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
     if not found:
         return Outcome()

@@ -67,7 +67,7 @@ class LeaderHistory:
         deadline = time.monotonic() + within_s
         while not condition():
             if time.monotonic() > deadline:
-                last = "\n".join(map(format_history, self.records[-25:]))
+                last = "\n".join(map(format_record, self.records[-25:]))
                 raise AssertionError(f"no {what} within {within_s:g} s; the log ends with\n{last}")
             self.read(0.1)
 
@@ -140,7 +140,7 @@ class LeaderHistory:
                 pass
 
 
-def format_history(record: Record) -> str:
+def format_record(record: Record) -> str:
     """One line for a person."""
     header = record.header
     name = record.body.AVRO_NAME.rpartition(".")[2]

@@ -21,7 +21,7 @@ _MOST: Final = 1 << 20
 _BETWEEN_LOOKS_S: Final = 0.05
 
 
-def unsigned_word(sender: str, epoch: int, recipient: str) -> bytes:
+def event_prefix(sender: str, epoch: int, recipient: str) -> bytes:
     """Who says it and to whom, as any event's header has it."""
     return write_string(sender) + write_long(epoch) + write_string(recipient)
 
@@ -53,7 +53,7 @@ class KafkaLink(KafkaProxy):
         """Returns when the request may go on its way."""
         _, api_key = _SIZE_AND_KEY.unpack_from(request)
         if api_key == PRODUCE and not self._passing.is_set() and self._first in request:
-            while self._last not in request + _unread_bytes(client) and not self._passing.wait(
+            while self._last not in request + _peek_bytes(client) and not self._passing.wait(
                 _BETWEEN_LOOKS_S
             ):
                 pass
@@ -81,7 +81,7 @@ class _DelayedConnection(NetworkConnection):
         return self._inner.answers(server)
 
 
-def _unread_bytes(connection: socket.socket) -> bytes:
+def _peek_bytes(connection: socket.socket) -> bytes:
     """What has come and nobody has read yet, which stays there."""
     with contextlib.suppress(BlockingIOError):
         return connection.recv(_MOST, socket.MSG_PEEK | socket.MSG_DONTWAIT)

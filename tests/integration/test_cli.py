@@ -22,7 +22,7 @@ from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
 from ..services import scenarios_checkpoints
-from ..services.simulated_cluster.cluster import Cluster, replay_events
+from ..services.simulated_cluster.cluster import Cluster, replay_to_replica
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_state_at_an_offset(
     for offset in (0, 7, len(simulated.log) - 1):
         assert main(["state", "--at", str(offset), "-o", "json"]) == ExitCode.OK
         found = json.loads(capsys.readouterr().out)
-        expected = cluster_moment(replay_events(simulated.log[: offset + 1]))
+        expected = cluster_moment(replay_to_replica(simulated.log[: offset + 1]))
         assert (found["offset"], found["state_hash"]) == (offset, expected.state_hash)
     assert main(["state"]) == ExitCode.OK
     assert f"state hash {cluster_moment(simulated.replica).state_hash}" in capsys.readouterr().out

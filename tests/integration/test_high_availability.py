@@ -28,7 +28,7 @@ from ..high_availability.cluster import HaCluster
 from ..high_availability.fault_actions import inject_random_fault
 from ..high_availability.job_graphs import AT_ONCE, graph
 from ..high_availability.leader_history import LeaderTerm
-from ..high_availability.network_links import unsigned_word
+from ..high_availability.network_links import event_prefix
 from ..high_availability.transcript import name_of, transcript
 from ..log_checker import check, dump
 from ..log_checker.log_reader import read_topic
@@ -150,7 +150,7 @@ def test_what_an_old_leader_still_says_is_in_the_log_and_nobody_heeds_it(
     cluster.runs(lasting)
     # A master waits for what it has said before it decides anew: nothing that it says until then is kept back.
     job_master = address(JOB_MASTER, lasting)
-    leader.network.kafka.hold(job_master.encode(), unsigned_word(job_master, reign.epoch, RESOURCE_MANAGER))
+    leader.network.kafka.hold(job_master.encode(), event_prefix(job_master, reign.epoch, RESOURCE_MANAGER))
     begin = story.catch_up()
     cluster.workers.finish(lasting)
     assert leader.network.kafka.held.wait(60)

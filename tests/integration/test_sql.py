@@ -27,7 +27,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager.task_manager_slot import SlotState
 
 from ..services.history.archive.archive_files import create_log, export_files, with_foreign
-from ..services.snapshots.simulated_logs import LONG, history, skip_output
+from ..services.snapshots.simulated_logs import LONG, create_quiet_replica, history
 from .test_history import log_of as kafka_log_of
 
 pytestmark = pytest.mark.timeout(600)
@@ -164,7 +164,7 @@ def test_slots_are_used_as_the_resource_manager_knows(tmp_path: Path, spark: Sql
     query = (EXAMPLES / "slot_utilisation.sql").read_text("utf-8")
     export_files(create_log(LONG), path := tmp_path / "h.parquet")
     told = spark.ask(path, query)
-    replica, known = skip_output(), {}
+    replica, known = create_quiet_replica(), {}
     for record in history(LONG):
         replica.apply(record)
         manager = replica.states.get("resource_manager")

@@ -29,7 +29,7 @@ from tailrace.schemas.dead_letters import DeadLetter
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus
 from tailrace.services.cli.exit_codes import CommandFailure
-from tailrace.services.cli.local.duplicate_cluster_check import check_no_other, seconds_since_last_event
+from tailrace.services.cli.local.duplicate_cluster_check import check_no_other, read_silence_s
 from tailrace.services.client import Client, JobRejectedError
 from tailrace.services.configuration import Configuration
 from tailrace.services.dispatcher.admission import partitions_of
@@ -484,7 +484,7 @@ def test_an_unfit_log_and_a_second_home_are_refused_and_a_log_that_is_deleted_en
         cluster.answer(client.CancelJobRejected, "nothing")
         given = {"cluster.id": cluster_id, "bootstrap.servers": kafka.bootstrap_servers}
         cluster._wait(
-            lambda: [each for each in [seconds_since_last_event(Configuration(given))] if each is not None],
+            lambda: [each for each in [read_silence_s(Configuration(given))] if each is not None],
             "a heartbeat",
         )
         with pytest.raises(CommandFailure, match="started from another home"):

@@ -129,7 +129,7 @@ class CheckpointLogBuilder(LogBuilder):
 
     def restored(self, checkpoint_id: int | None, generation: int = 0, **passed_over: str) -> None:
         """CheckpointRestored."""
-        said = None if checkpoint_id is None else restore_from(checkpoint_id, generation)
+        said = None if checkpoint_id is None else restored_checkpoint(checkpoint_id, generation)
         self.say(
             JM, JM, "job_master.CheckpointRestored", job_id="j", checkpoint=said, passed_over=passed_over
         )
@@ -199,7 +199,7 @@ class CheckpointLogBuilder(LogBuilder):
                 vertex_id,
                 number,
                 generation=generation,
-                restore=restore_from(checkpoint_id, taken_in),
+                restore=restored_checkpoint(checkpoint_id, taken_in),
             )
 
 
@@ -221,7 +221,7 @@ def completed_checkpoint(checkpoint_id: int, savepoint: bool = False, generation
     }
 
 
-def restore_from(checkpoint_id: int, generation: int = 0) -> dict[str, Any]:
+def restored_checkpoint(checkpoint_id: int, generation: int = 0) -> dict[str, Any]:
     """A RestoredCheckpoint."""
     return {"checkpoint_id": checkpoint_id, "uri": uri(checkpoint_id), "generation": generation}
 

@@ -203,7 +203,9 @@ class Checkpoints:
             if event["failure"] == "CHECKPOINT_EXPIRED":
                 yield from self._expired(event, checkpoint)
         elif (
-            event.cause is not None and event.cause < checkpoint.completed < NEVER and _find_lost(checkpoint)
+            event.cause is not None
+            and event.cause < checkpoint.completed < NEVER
+            and _has_lost_attempt(checkpoint)
         ):
             # It had failed before its completion was in the log, which counts for nothing then.
             self.jobs[job_id].kept.pop(checkpoint_id, None)
@@ -284,7 +286,7 @@ def _format_checkpoint(job_id: str, checkpoint: Checkpoint) -> str:
     return f"{kind} {checkpoint.checkpoint_id} of {job_id}"
 
 
-def _find_lost(checkpoint: Checkpoint) -> bool:
+def _has_lost_attempt(checkpoint: Checkpoint) -> bool:
     """Whether an attempt that has a part in it had ended, and not FINISHED, before it was complete."""
     ended = (each for each in checkpoint.awaited.values() if not each.finished)
     return any(each.over_at < checkpoint.completed for each in ended)

@@ -12,7 +12,7 @@ from .checkpoint_log_builder import (
     CheckpointLogBuilder,
     checkpointed_job,
     completed_checkpoint,
-    restore_from,
+    restored_checkpoint,
     uri,
 )
 from .log_builder import SECOND
@@ -77,7 +77,7 @@ def test_a_task_that_has_finished_has_no_part() -> None:
     talk.acknowledge(1, "b0")
     talk.complete(1)
     talk.fail("b0")
-    talk.run("b1", "w", 1, restore=restore_from(1))
+    talk.run("b1", "w", 1, restore=restored_checkpoint(1))
     assert said(talk) == []
 
 
@@ -93,7 +93,7 @@ def test_a_task_that_finishes_before_its_barrier_comes_has_no_part() -> None:
 def test_a_task_goes_on_with_the_newest_checkpoint() -> None:
     talk = two_checkpoints()
     talk.fail("a0")
-    talk.run("a1", "v", 1, restore=restore_from(2))
+    talk.run("a1", "v", 1, restore=restored_checkpoint(2))
     assert said(talk) == []
 
 
@@ -105,7 +105,7 @@ def test_a_task_goes_on_with_the_newest_checkpoint_that_its_job_master_had_read_
     talk.fail("a0")
     before = len(talk.events) - 1
     talk.complete(2)
-    talk.run("a1", "v", 1, restore=restore_from(1), at=before)
+    talk.run("a1", "v", 1, restore=restored_checkpoint(1), at=before)
     assert said(talk) == []
 
 
@@ -118,7 +118,7 @@ def test_a_job_is_rolled_back() -> None:
     talk.checkpoint(3, "a1", "b1", generation=1)
     talk.discard(2)
     talk.fail("a1")
-    talk.run("a2", "v", 2, generation=1, restore=restore_from(3, 1))
+    talk.run("a2", "v", 2, generation=1, restore=restored_checkpoint(3, 1))
     assert said(talk) == []
 
 
@@ -130,8 +130,8 @@ def test_a_job_is_rolled_back_to_an_older_one_where_the_newest_is_torn() -> None
     talk.status("RESTARTING")
     talk.report("b0", "CANCELED", "te-1")
     talk.restored(1, **{uri(2): "it is torn"})
-    talk.run("a1", "v", 1, generation=1, restore=restore_from(1))
-    talk.run("b1", "w", 1, generation=1, restore=restore_from(1))
+    talk.run("a1", "v", 1, generation=1, restore=restored_checkpoint(1))
+    talk.run("b1", "w", 1, generation=1, restore=restored_checkpoint(1))
     assert said(talk) == []
 
 
@@ -139,10 +139,10 @@ def test_a_job_begins_with_a_savepoint() -> None:
     talk = checkpointed_job(savepoint_path=uri(7))
     talk.restored(7, -1)
     for name, vertex_id in (("a0", "v"), ("b0", "w")):
-        talk.run(name, vertex_id, 0, restore=restore_from(7, -1))
+        talk.run(name, vertex_id, 0, restore=restored_checkpoint(7, -1))
     talk.status("RUNNING")
     talk.fail("a0")
-    talk.run("a1", "v", 1, restore=restore_from(7, -1))
+    talk.run("a1", "v", 1, restore=restored_checkpoint(7, -1))
     talk.checkpoint(1, "a1", "b0")
     assert said(talk) == []
 
@@ -258,7 +258,7 @@ def one_is_discarded_that_a_task_begins_with(talk: CheckpointLogBuilder) -> None
     talk.fail("a0")
     before = len(talk.events) - 1
     talk.complete(3)
-    talk.run("a1", "v", 1, restore=restore_from(2), at=before, runs=False)
+    talk.run("a1", "v", 1, restore=restored_checkpoint(2), at=before, runs=False)
     talk.discard(2)
 
 
@@ -274,7 +274,7 @@ def a_request_is_answered_twice(talk: CheckpointLogBuilder) -> None:
 
 def a_task_goes_on_with_an_old_checkpoint(talk: CheckpointLogBuilder) -> None:
     talk.fail("a0")
-    talk.run("a1", "v", 1, restore=restore_from(1))
+    talk.run("a1", "v", 1, restore=restored_checkpoint(1))
 
 
 def a_task_goes_on_with_nothing(talk: CheckpointLogBuilder) -> None:
@@ -284,12 +284,12 @@ def a_task_goes_on_with_nothing(talk: CheckpointLogBuilder) -> None:
 
 def a_task_goes_on_though_its_progress_is_lost(talk: CheckpointLogBuilder) -> None:
     talk.fail("a0", progress_lost=True)
-    talk.run("a1", "v", 1, restore=restore_from(2))
+    talk.run("a1", "v", 1, restore=restored_checkpoint(2))
 
 
 def generations_run_beside_each_other(talk: CheckpointLogBuilder) -> None:
     talk.fail("a0", progress_lost=True)
-    talk.run("a1", "v", 1, generation=1, restore=restore_from(2))
+    talk.run("a1", "v", 1, generation=1, restore=restored_checkpoint(2))
 
 
 def an_older_generation_begins_again(talk: CheckpointLogBuilder) -> None:
@@ -298,15 +298,15 @@ def an_older_generation_begins_again(talk: CheckpointLogBuilder) -> None:
     talk.report("b0", "CANCELED", "te-1")
     talk.roll_back(2, 1, 1)
     talk.fail("a1")
-    talk.run("a2", "v", 2, generation=0, restore=restore_from(2))
+    talk.run("a2", "v", 2, generation=0, restore=restored_checkpoint(2))
 
 
 def a_generation_begins_with_nothing_restored(talk: CheckpointLogBuilder) -> None:
     talk.fail("a0", progress_lost=True)
     talk.status("RESTARTING")
     talk.report("b0", "CANCELED", "te-1")
-    talk.run("a1", "v", 1, generation=1, restore=restore_from(2))
-    talk.run("b1", "w", 1, generation=1, restore=restore_from(2))
+    talk.run("a1", "v", 1, generation=1, restore=restored_checkpoint(2))
+    talk.run("b1", "w", 1, generation=1, restore=restored_checkpoint(2))
 
 
 def a_job_goes_back_further_than_it_must(talk: CheckpointLogBuilder) -> None:

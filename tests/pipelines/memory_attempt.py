@@ -30,7 +30,7 @@ from tailrace.pipelines.runtime.records.buffers import (
     is_opaque,
     without_records,
 )
-from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_snapshot import SubtaskSnapshot
+from tailrace.pipelines.runtime.stream_task.checkpoint.subtask_snapshot import PendingSubtaskSnapshot
 from tailrace.pipelines.runtime.stream_task.input.barrier_handler import PendingCheckpoint
 from tailrace.pipelines.runtime.stream_task.loop.assembly import Assembly, KafkaInput
 from tailrace.pipelines.runtime.stream_task.loop.subtask import Subtask
@@ -92,7 +92,7 @@ class MemoryAttempt:
         )
         self._restored = 0 if restore is None else restore.checkpoint_id
         self.finished = False
-        self._parts: list[SubtaskSnapshot] = []
+        self._parts: list[PendingSubtaskSnapshot] = []
         """On their way to storage."""
         self._changelog_offsets: dict[int, int] = {}
         """Where the changelog goes on behind a checkpoint, by its id."""

@@ -30,7 +30,7 @@ from tailrace.services.resource_manager.instructions import StartWorkerProcess, 
 from tailrace.services.resource_manager.worker_pool import WorkerState
 from tailrace.services.simulation.checkpoint_storage import CHECKPOINT_INSTRUCTIONS
 from tailrace.services.simulation.simulated_effects import MASTER_INSTRUCTIONS, perform
-from tailrace.services.simulation.task_events import register_task_executor, report_state_change
+from tailrace.services.simulation.task_events import register_event, state_change_event
 from tailrace.services.task_executor.instructions import (
     AbortTasks,
     ConfirmTasks,
@@ -43,7 +43,7 @@ from tailrace.services.task_executor.state import Task, TaskExecutorState
 from .simulated_cluster.checkpoints import RECORDS, Barriers, TaskCheckpoints
 from .simulated_cluster.cluster import PROFILE, SECOND, graph, new_replica
 
-COMPLETED_TASKS = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
+LIVE_WORKER_STATES = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
 MASTER_ROLES = ("dispatcher", "resource_manager")
 MASTER_KINDS = (*MASTER_ROLES, "job_master")
 Subtask = tuple[str, str, int]
@@ -305,7 +305,7 @@ class SimulatedProcess:
         for resource_id in sorted(survivors.difference(pool.keys())):
             world.kill_worker(resource_id)
         for resource_id, worker in sorted(pool.items()):
-            if worker.driven and worker.state in COMPLETED_TASKS and resource_id not in survivors:
+            if worker.driven and worker.state in LIVE_WORKER_STATES and resource_id not in survivors:
                 self._lost("resource_manager", resource_id, "it has not survived")
 
     def fold(self, count: int | None = None) -> None:
@@ -413,7 +413,7 @@ class SimulatedProcess:
     ) -> None:
         if cause is None:
             cause = self.submission_of(attempt)
-        owed = report_state_change(
+        owed = state_change_event(
             job_id, attempt, state, failure, counts, progress_lost=progress_lost, cause=cause
         )
         self.mean_to_say(self.leads[0], owed)
@@ -459,7 +459,7 @@ class SimulatedProcess:
         self.dirty[self.leads[0]] = None
         resource_id = self.leads[0].partition("/")[2]
         own = self.leads[0]
-        owed = register_task_executor(
+        owed = register_event(
             resource_id,
             self.slots,
             self.profile,
@@ -485,7 +485,7 @@ class SimulatedProcess:
                 fails = isinstance(instruction, CHECKPOINT_INSTRUCTIONS) and self._happens(
                     barriers.trouble.metadata
                 )
-                owed = perform(address, instruction, barriers.storage, _build_result, storage_fails=fails)
+                owed = perform(address, instruction, barriers.storage, _build_job_graph, storage_fails=fails)
                 self.mean_to_say(address, owed)
             case RunTasks(tasks=tasks):
                 for task in tasks:
@@ -553,7 +553,7 @@ class SimulatedProcess:
         self.mean_to_say(address, OutgoingEvent(address, body, cause))
 
 
-def _build_result(instruction: BuildJobGraph) -> JobGraph | str:
+def _build_job_graph(instruction: BuildJobGraph) -> JobGraph | str:
     if instruction.entry_point.target == "fails":
         return "it raised"
     return graph(instruction.parallelism or 1)
@@ -568,7 +568,7 @@ def lines(records: list[Record]) -> list[str]:
     ]
 
 
-def owed_events(world: AsyncSimulator) -> Iterator[tuple[str, OutgoingEvent]]:
+def find_owed_events(world: AsyncSimulator) -> Iterator[tuple[str, OutgoingEvent]]:
     """What any process that is alive owes, looked at afresh."""
     for process in world.processes():
         for address, state in process.states.items():
@@ -576,4 +576,4 @@ def owed_events(world: AsyncSimulator) -> Iterator[tuple[str, OutgoingEvent]]:
                 yield address, each
 
 
-__all__ = ["IllegalEvent", "SimulatedProcess", "AsyncSimulator", "lines", "owed_events"]
+__all__ = ["IllegalEvent", "SimulatedProcess", "AsyncSimulator", "lines", "find_owed_events"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
-from tailrace.services.simulation.task_events import acknowledge_checkpoint
+from tailrace.services.simulation.task_events import acknowledge_checkpoint_event
 
 from .simulated_cluster.cluster import Cluster, graph
 from .simulated_cluster.jobs import with_options
@@ -49,7 +49,7 @@ def a_checkpoint_is_declined() -> Cluster:
     cluster.answers = False
     cluster.tick(1)
     te, jm = "task_executor/te-1", "job_master/j1"
-    cluster.say(te, jm, acknowledge_checkpoint("j1", source, 1).body)
+    cluster.say(te, jm, acknowledge_checkpoint_event("j1", source, 1).body)
     declined = job_master.DeclineCheckpoint(
         job_id="j1", execution_attempt_id=window, checkpoint_id=1, reason="its state can't be written"
     )
@@ -64,9 +64,9 @@ def a_checkpoint_expires() -> Cluster:
     source, window = _tasks(cluster)
     cluster.answers = False
     cluster.tick(1)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint("j1", source, 1).body)
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint_event("j1", source, 1).body)
     cluster.tick(5)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint("j1", window, 1).body)
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint_event("j1", window, 1).body)
     cluster.settle()
     return cluster
 
@@ -137,10 +137,10 @@ def the_master_changes_in_the_middle_of_a_checkpoint() -> Cluster:
     cluster.answers = False
     cluster.tick(1)
     source, window = _tasks(cluster)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint("j1", source, 2).body)
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint_event("j1", source, 2).body)
     cluster.start_master()
     cluster.settle()
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint("j1", window, 2).body)
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledge_checkpoint_event("j1", window, 2).body)
     cluster.settle()
     return cluster
 

@@ -29,7 +29,7 @@ from tailrace.services.task_executor.state import TaskExecutorState
 from ..schemas.strategies import instances
 from .async_simulator import AsyncSimulator
 from .scenarios import SCENARIOS, walk
-from .simulated_cluster.cluster import SECOND, header, new_replica, replay_events
+from .simulated_cluster.cluster import SECOND, header, new_replica, replay_to_replica
 
 TESTS = Path(__file__).parents[1]
 WALKS = range(5)
@@ -94,7 +94,7 @@ def test_the_state_is_the_same_whatever_the_batches_it_was_folded_in(
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_replayed_state_is_the_live_one(name: str) -> None:
     live = SCENARIOS[name]()
-    same = seen(replay_events(live.log)) == seen(live.replica)
+    same = seen(replay_to_replica(live.log)) == seen(live.replica)
     assert same
 
 
@@ -260,7 +260,7 @@ def test_whoever_reads_only_what_concerns_it_ignores_the_same(name: str | int) -
 
 
 def test_nobody_claims_to_lead_the_role_of_another() -> None:
-    replica = replay_events(log_of("a_job_finishes"))
+    replica = replay_to_replica(log_of("a_job_finishes"))
     before = replica.leadership
     claim = LeaderElected(role="dispatcher", epoch=9, address="x", session="x")
     replica.apply(Record(99, header("task_executor/te-1", "*", epoch=9), claim))

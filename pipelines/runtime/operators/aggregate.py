@@ -25,7 +25,7 @@ _SAFE: Final = 1 << 62
 _FEW: Final = 32
 
 
-class Aggregate(RunningAggregate):
+class AggregateOperator(RunningAggregate):
     """`key_by(...).sum(...)` and its like."""
 
     def __init__(self, setup: OperatorSetup) -> None:

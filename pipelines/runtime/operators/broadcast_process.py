@@ -32,7 +32,7 @@ from ..state_backend.state_handles import (
 )
 from .function_contexts import FunctionContext, LocalOperatorTimes, ReadOnlyTimerService
 from .keyed import KeyedOperator
-from .keyed_process import TimedProcess
+from .keyed_process import TimedProcessOperator
 from .operator import OperatorSetup
 from .output_collector import OutputCollector
 from .user_functions import OrderedCalls, close_function, load, open_function, user_code
@@ -107,7 +107,7 @@ class KeyedChangingContext(ChangingContext, KeyedBroadcastContext[Any]):
         self._keyed.for_each_key(descriptor, function)
 
 
-class BroadcastProcess(KeyedOperator):
+class BroadcastProcessOperator(KeyedOperator):
     """A BroadcastProcessFunction. Its backend holds broadcast state alone."""
 
     def __init__(self, setup: OperatorSetup) -> None:
@@ -152,7 +152,7 @@ class BroadcastProcess(KeyedOperator):
         gathering.send(self.output)
 
 
-class KeyedBroadcastProcess(TimedProcess):
+class KeyedBroadcastProcessOperator(TimedProcessOperator):
     """A KeyedBroadcastProcessFunction."""
 
     def __init__(self, setup: OperatorSetup) -> None:

@@ -26,7 +26,7 @@ class _TwoInputOperator(Operator):
             close_function(self._function)
 
 
-class CoMap(_TwoInputOperator):
+class CoMapOperator(_TwoInputOperator):
     """A CoMapFunction: one record for each."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
@@ -37,7 +37,7 @@ class CoMap(_TwoInputOperator):
         self.output.emit(batch.with_values(values))
 
 
-class CoFlatMap(_TwoInputOperator):
+class CoFlatMapOperator(_TwoInputOperator):
     """A CoFlatMapFunction: any number of records for each."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:

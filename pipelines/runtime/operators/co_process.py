@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..records.batch import Batch
-from .process import UnkeyedProcess
+from .process import UnkeyedProcessOperator
 
 
-class CoProcess(UnkeyedProcess):
+class CoProcessOperator(UnkeyedProcessOperator):
     """A CoProcessFunction."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:

@@ -10,49 +10,49 @@ from ....schemas.types import OperatorConfig
 from ...graph.chain import output_type
 from ...graph.operators import OperatorKind
 from ...types import PICKLED, RecordType
-from .aggregate import Aggregate
-from .broadcast_process import BroadcastProcess, KeyedBroadcastProcess
+from .aggregate import AggregateOperator
+from .broadcast_process import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from .chain import StatelessPipeline
-from .co_map import CoFlatMap, CoMap
-from .co_process import CoProcess
-from .file_sink import FileSink
-from .foreach import Foreach
-from .kafka_sink import KafkaSink
-from .keyed_process import KeyedCoProcess, KeyedProcess
-from .map_batches import MapBatches
+from .co_map import CoFlatMapOperator, CoMapOperator
+from .co_process import CoProcessOperator
+from .file_sink import FileSinkOperator
+from .foreach import ForeachOperator
+from .kafka_sink import KafkaSinkOperator
+from .keyed_process import KeyedCoProcessOperator, KeyedProcessOperator
+from .map_batches import MapBatchesOperator
 from .operator import Operator, OperatorSetup
-from .pre_aggregate import PreAggregate
-from .print_sink import PrintSink
-from .process import Process
+from .pre_aggregate import PreAggregateOperator
+from .print_sink import PrintSinkOperator
+from .process import ProcessOperator
 from .running_aggregate import RunningReduce
-from .stateless import Filter, FlatMap, Map
+from .stateless import FilterOperator, FlatMapOperator, MapOperator
 from .task_context import TaskContext
 from .watermarks import WatermarkAssigner
 from .window import window
 
 OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = MappingProxyType(
     {
-        OperatorKind.MAP: Map,
-        OperatorKind.FLAT_MAP: FlatMap,
-        OperatorKind.FILTER: Filter,
-        OperatorKind.MAP_BATCHES: MapBatches,
-        OperatorKind.PRE_AGGREGATE: PreAggregate,
+        OperatorKind.MAP: MapOperator,
+        OperatorKind.FLAT_MAP: FlatMapOperator,
+        OperatorKind.FILTER: FilterOperator,
+        OperatorKind.MAP_BATCHES: MapBatchesOperator,
+        OperatorKind.PRE_AGGREGATE: PreAggregateOperator,
         OperatorKind.WATERMARKS: WatermarkAssigner,
-        OperatorKind.PROCESS: Process,
+        OperatorKind.PROCESS: ProcessOperator,
         OperatorKind.REDUCE: RunningReduce,
-        OperatorKind.AGGREGATE: Aggregate,
-        OperatorKind.KEYED_PROCESS: KeyedProcess,
+        OperatorKind.AGGREGATE: AggregateOperator,
+        OperatorKind.KEYED_PROCESS: KeyedProcessOperator,
         OperatorKind.WINDOW: window,
-        OperatorKind.CO_MAP: CoMap,
-        OperatorKind.CO_FLAT_MAP: CoFlatMap,
-        OperatorKind.CO_PROCESS: CoProcess,
-        OperatorKind.KEYED_CO_PROCESS: KeyedCoProcess,
-        OperatorKind.BROADCAST_PROCESS: BroadcastProcess,
-        OperatorKind.KEYED_BROADCAST_PROCESS: KeyedBroadcastProcess,
-        OperatorKind.PRINT: PrintSink,
-        OperatorKind.FILE_SINK: FileSink,
-        OperatorKind.FOREACH: Foreach,
-        OperatorKind.KAFKA_SINK: KafkaSink,
+        OperatorKind.CO_MAP: CoMapOperator,
+        OperatorKind.CO_FLAT_MAP: CoFlatMapOperator,
+        OperatorKind.CO_PROCESS: CoProcessOperator,
+        OperatorKind.KEYED_CO_PROCESS: KeyedCoProcessOperator,
+        OperatorKind.BROADCAST_PROCESS: BroadcastProcessOperator,
+        OperatorKind.KEYED_BROADCAST_PROCESS: KeyedBroadcastProcessOperator,
+        OperatorKind.PRINT: PrintSinkOperator,
+        OperatorKind.FILE_SINK: FileSinkOperator,
+        OperatorKind.FOREACH: ForeachOperator,
+        OperatorKind.KAFKA_SINK: KafkaSinkOperator,
     }
 )
 """All that may follow a source or a channel."""

@@ -46,7 +46,7 @@ class FileSinkParameters(msgspec.Struct, frozen=True):
     roll_ms: int | None = None
 
 
-class FileSink(Operator):
+class FileSinkOperator(Operator):
     """The files of one subtask."""
 
     def __init__(self, setup: OperatorSetup) -> None:

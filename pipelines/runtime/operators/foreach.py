@@ -11,7 +11,7 @@ from .operator import Operator, OperatorSetup
 from .user_functions import OrderedCalls, close_function, load, method_of, open_function, user_code
 
 
-class Foreach(Operator):
+class ForeachOperator(Operator):
     """Calls a function, or a SinkFunction's `invoke`, with each record; what it returns does not matter."""
 
     def __init__(self, setup: OperatorSetup) -> None:

@@ -24,7 +24,7 @@ AHEAD_MS: Final = 300_000
 """How far ahead of this machine's clock a message's timestamp may be."""
 
 
-class KafkaSink(Operator):
+class KafkaSinkOperator(Operator):
     """Writes values in a format, with what a function of the record gives as the key (bytes, str or None)."""
 
     def __init__(self, setup: OperatorSetup) -> None:

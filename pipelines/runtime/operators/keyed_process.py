@@ -30,7 +30,7 @@ LAST_TIMERS: Final = 1_000
 Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
 
 
-class TimedProcess(KeyedOperator):
+class TimedProcessOperator(KeyedOperator):
     """What both kinds share."""
 
     def __init__(
@@ -120,7 +120,7 @@ class TimedProcess(KeyedOperator):
         return f"the {context.time_domain} timer {context.timestamp}, key {format_key(context.current_key)}"
 
 
-class KeyedProcess(TimedProcess):
+class KeyedProcessOperator(TimedProcessOperator):
     """A KeyedProcessFunction."""
 
     def __init__(self, setup: OperatorSetup) -> None:
@@ -128,7 +128,7 @@ class KeyedProcess(TimedProcess):
         super().__init__(setup, (selector,), function, (function.process_element,))
 
 
-class KeyedCoProcess(TimedProcess):
+class KeyedCoProcessOperator(TimedProcessOperator):
     """A KeyedCoProcessFunction."""
 
     def __init__(self, setup: OperatorSetup) -> None:

@@ -26,7 +26,7 @@ from .schema_coercion import coerce_batch
 from .user_functions import came_from, close_function, load, open_function, user_code
 
 
-class MapBatches(Operator):
+class MapBatchesOperator(Operator):
     """Calls the function with each batch that comes in."""
 
     def __init__(self, setup: OperatorSetup) -> None:

@@ -13,7 +13,7 @@ from .operator import Operator, OperatorSetup
 from .user_functions import OrderedCalls, came_from, load, user_code
 
 
-class PreAggregate(Operator):
+class PreAggregateOperator(Operator):
     """sum, min, max, min_by or max_by within each batch."""
 
     def __init__(self, setup: OperatorSetup) -> None:

@@ -16,7 +16,7 @@ from .operator import Operator, OperatorSetup
 from .user_functions import OrderedCalls, user_code
 
 
-class PrintSink(Operator):
+class PrintSinkOperator(Operator):
     """Says what was printed, by which subtask (counted from 1, as Flink's print does), and the record's time."""
 
     def __init__(self, setup: OperatorSetup) -> None:

@@ -14,7 +14,7 @@ from .user_functions import OrderedCalls, close_function, load, open_function, u
 Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
 
 
-class UnkeyedProcess(Operator):
+class UnkeyedProcessOperator(Operator):
     """What process and co_process share: a function, its context, and the times."""
 
     def __init__(self, setup: OperatorSetup) -> None:
@@ -53,7 +53,7 @@ class UnkeyedProcess(Operator):
         gathering.send(self.output)
 
 
-class Process(UnkeyedProcess):
+class ProcessOperator(UnkeyedProcessOperator):
     """A ProcessFunction."""
 
     def process(self, batch: Batch, input_index: int = 0) -> None:

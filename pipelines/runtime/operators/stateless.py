@@ -32,7 +32,7 @@ class _WithFunction(Operator):
             close_function(self._function)
 
 
-class Map(_WithFunction):
+class MapOperator(_WithFunction):
     """One record for each record."""
 
     method = "map"
@@ -44,7 +44,7 @@ class Map(_WithFunction):
         self.output.emit(batch.with_values(values))
 
 
-class FlatMap(_WithFunction):
+class FlatMapOperator(_WithFunction):
     """Any number of records for each record: the items of what the function returns or yields; none of None."""
 
     method = "flat_map"
@@ -64,7 +64,7 @@ class FlatMap(_WithFunction):
                 self.output.emit(Batch.of_rows(pa.array(timestamps), values))
 
 
-class Filter(_WithFunction):
+class FilterOperator(_WithFunction):
     """The records for which the function returns something true."""
 
     method = "filter"

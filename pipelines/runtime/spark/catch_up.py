@@ -20,9 +20,9 @@ FAR_BEHIND: Final = 100_000
 """Records per partition that real-time mode may fall behind."""
 CARRIES: Final = 10_000.0
 """Records per second and partition that real-time mode is trusted with."""
-FALLBACK_DELAY_S: Final = 10.0
+MIN_BULK_DURATION_S: Final = 10.0
 """How long bulk mode stays after real-time mode fell behind for the first time; then twice as long each time."""
-MAX_FALLBACK_DELAY_S: Final = 600.0
+MAX_BULK_DURATION_S: Final = 600.0
 
 
 class SourceLag(msgspec.Struct, frozen=True):
@@ -61,4 +61,4 @@ class CatchUpPolicy(msgspec.Struct, frozen=True):
 
     @property
     def _patience(self) -> float:
-        return min(MAX_FALLBACK_DELAY_S, FALLBACK_DELAY_S * 2.0 ** min(self.fallbacks - 1, 10))
+        return min(MAX_BULK_DURATION_S, MIN_BULK_DURATION_S * 2.0 ** min(self.fallbacks - 1, 10))

@@ -65,7 +65,7 @@ logger.query.level = off
 """
 
 
-def own_options(scratch: Path) -> tuple[str, ...]:
+def java_options(scratch: Path) -> tuple[str, ...]:
     """Options for a JVM; what they refer to is written into `scratch`, which exists."""
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)

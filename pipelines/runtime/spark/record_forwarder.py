@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("partition", "offset", "timestamp", "value")
 """The columns of the rows that come in, and the topic, where there are several. A negative offset is no message."""
 TOPIC: Final = "topic"
-MAX_CACHED_MESSAGES: Final = 500_000
-CACHE_TTL_S: Final = 0.5
+MAX_PENDING_MESSAGES: Final = 500_000
+MAX_PENDING_S: Final = 0.5
 """What is kept is handed over when it stands for so many messages, or after so long."""
 
 
@@ -82,7 +82,7 @@ class RecordForwardingWorker:
         self._only_topic = next(iter(plan.targets)) if len(plan.targets) == 1 else None
         self._reader: ValueReader | None = None
         self._codec: BufferCodec | None = None
-        self._kept: CachedMessages | None = None
+        self._kept: PendingRecords | None = None
 
     def open(self) -> None:
         """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
@@ -135,23 +135,23 @@ class RecordForwardingWorker:
             self.finish()
             self._connections.fail(target.socket_path, place, describe_failure(error))
             return
-        came_to = CachedMessages(target.socket_path, place, rows.num_rows, skipped, [batch], time.monotonic())
+        came_to = PendingRecords(target.socket_path, place, rows.num_rows, skipped, [batch], time.monotonic())
         if self._combine is None:
             self._send(came_to)
         else:
             self._keep(came_to)
 
-    def _keep(self, more: CachedMessages) -> None:
+    def _keep(self, more: PendingRecords) -> None:
         kept = self._kept
         if kept is not None and kept.path == more.path and kept.place.continues_as(more.place):
             more = kept.and_then(more)
         else:
             self.finish()
         self._kept = more
-        if more.messages >= MAX_CACHED_MESSAGES or time.monotonic() - more.since >= CACHE_TTL_S:
+        if more.messages >= MAX_PENDING_MESSAGES or time.monotonic() - more.since >= MAX_PENDING_S:
             self.finish()
 
-    def _send(self, kept: CachedMessages) -> None:
+    def _send(self, kept: PendingRecords) -> None:
         assert self._codec is not None
         try:
             batch = concatenate(kept.batches)
@@ -199,7 +199,7 @@ class RecordForwardingWorker:
             raise
 
 
-class CachedMessages(msgspec.Struct, frozen=True):
+class PendingRecords(msgspec.Struct, frozen=True):
     """What messages have come to, and who is to get it."""
 
     path: str
@@ -209,9 +209,9 @@ class CachedMessages(msgspec.Struct, frozen=True):
     batches: list[Batch]
     since: float
 
-    def and_then(self, more: CachedMessages) -> CachedMessages:
+    def and_then(self, more: PendingRecords) -> PendingRecords:
         """With what follows it."""
-        return CachedMessages(
+        return PendingRecords(
             self.path,
             msgspec.structs.replace(self.place, following=more.place.following),
             self.messages + more.messages,

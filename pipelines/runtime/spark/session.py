@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .jvm import own_options
+from .jvm import java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +95,7 @@ def start_session(
     temporary = scratch / "tmp"
     temporary.mkdir(exist_ok=True)
     options = " ".join(
-        f'"{option}"' for option in (*own_options(scratch), f"-Djava.io.tmpdir={temporary}", *jvm_options)
+        f'"{option}"' for option in (*java_options(scratch), f"-Djava.io.tmpdir={temporary}", *jvm_options)
     )
     settings = {
         **SETTINGS,

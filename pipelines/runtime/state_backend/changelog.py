@@ -22,13 +22,13 @@ import pyarrow as pa
 from .event_times import EventTimes
 from .type_coverage import Taking
 
-LIMIT: Final = 900_000
+MAX_MESSAGE_BYTES: Final = 900_000
 """Bytes of a message: well below Kafka's usual limit of 1 MiB."""
 
 _HEAD: Final = struct.Struct("<BBHI")
 _FORMAT: Final = 1
 # Rows are cut by their size in memory, which is about that on the wire; the room is for what is added there.
-_AIM: Final = 800_000
+_TARGET_MESSAGE_BYTES: Final = 800_000
 
 
 class ChangeKind(IntEnum):
@@ -78,7 +78,7 @@ def write(table: str, fingerprint: int, changes: Iterable[StateChange]) -> Itera
     name = table.encode()
     for change in changes:
         head = _HEAD.pack(_FORMAT, change.kind, len(name), fingerprint) + name
-        for payload in _cut(change.entries, LIMIT - len(head)):
+        for payload in _cut(change.entries, MAX_MESSAGE_BYTES - len(head)):
             yield from _fragments(head + payload)
 
 
@@ -142,7 +142,7 @@ def _parse(data: bytes) -> ChangelogMessage:
 
 def _cut(entries: pa.RecordBatch, limit: int) -> Iterator[bytes]:
     rows = entries.num_rows
-    if rows > 1 and entries.nbytes > _AIM:
+    if rows > 1 and entries.nbytes > _TARGET_MESSAGE_BYTES:
         halves = True
     else:
         payload = bytes(entries.serialize())
@@ -156,10 +156,10 @@ def _cut(entries: pa.RecordBatch, limit: int) -> Iterator[bytes]:
 
 
 def _fragments(message: bytes) -> Iterator[bytes]:
-    if len(message) <= LIMIT:
+    if len(message) <= MAX_MESSAGE_BYTES:
         yield message
         return
-    size = LIMIT - _HEAD.size
+    size = MAX_MESSAGE_BYTES - _HEAD.size
     for start in range(0, len(message), size):
         kind = ChangeKind.FRAGMENT if start + size < len(message) else ChangeKind.LAST_FRAGMENT
         yield _HEAD.pack(_FORMAT, kind, 0, 0) + message[start : start + size]

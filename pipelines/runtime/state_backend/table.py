@@ -22,7 +22,7 @@ NAMESPACE: Final = "~namespace"
 VALUE: Final = "value"
 INT: Final = Scalar("int")
 
-_AT_ONCE: Final = 20_000
+_MAX_ENTRIES_PER_BATCH: Final = 20_000
 """Entries that are laid out together where all are written: what the forked writer needs of memory at a time."""
 
 Columns = Sequence[tuple[str, RecordType]]
@@ -160,8 +160,8 @@ class StateTable(ABC):
 
 
 def _puts(layout: TableLayout, columns: Sequence[Sequence[Any]], rows: Any) -> Iterator[StateChange]:
-    for start in range(0, len(rows), _AT_ONCE):
-        some = rows[start : start + _AT_ONCE].tolist()
+    for start in range(0, len(rows), _MAX_ENTRIES_PER_BATCH):
+        some = rows[start : start + _MAX_ENTRIES_PER_BATCH].tolist()
         yield StateChange(
             ChangeKind.PUT, layout.encode([[column[row] for row in some] for column in columns])
         )

@@ -36,7 +36,7 @@ def parse_optional_location(text: str | None) -> str | None:
     return None if text is None else parse_location(text)
 
 
-def absolute_location(text: str) -> CheckpointMetadata:
+def read_checkpoint_metadata(text: str) -> CheckpointMetadata:
     """What a savepoint's or checkpoint's directory says of itself, read here.
 
     Raises Failure: NOT_FOUND where there is none that this version reads, SAVEPOINT where it is torn, or storage away.
@@ -57,11 +57,11 @@ def check_savepoint(text: str, home: Path) -> str:
     """The URI of a savepoint that a job is to begin with, looked at where that can be done from here.
 
     A cluster of this machine sees what is here; of another machine's paths nothing is known. Raises Failure as
-    `absolute_location`.
+    `read_checkpoint_metadata`.
     """
     from ..local.cluster_record import read_record
 
     uri = parse_location(text)
     if uri.startswith("file://") and read_record(home) is not None:
-        absolute_location(uri)
+        read_checkpoint_metadata(uri)
     return uri

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MAX_NAMED = 3
 _STOP_TIMEOUT_S = 120.0
 _SHOW_EVERY_S = 1.0
-_FORCE_OFFER_S = 2.0
+_PATIENCE_S = 2.0
 _HANGS_AFTER_S = 5.0
 _LONGEST_REASON = 160
 
@@ -182,7 +182,7 @@ def checkpoints(
         ("ID", "TYPE", "STATUS", "TRIGGERED", "DURATION", "SIZE", "WRITTEN", "SUBTASKS", "WHERE OR WHY"),
         [row(each, time.time_ns() // 1000) for each in view.checkpoints[-last:]],
     )
-    print_progress(abbreviate(view))
+    print_progress(format_summary(view))
     return ExitCode.OK
 
 
@@ -218,7 +218,7 @@ def where_or_why(each: CheckpointView) -> str:
             return why if len(why) <= _LONGEST_REASON else f"{why[: _LONGEST_REASON - 3]}..."
 
 
-def abbreviate(view: CheckpointsView) -> str:
+def format_summary(view: CheckpointsView) -> str:
     """How many there were, and what the job began with."""
     under_way = sum(each.status.value == "IN_PROGRESS" for each in view.checkpoints)
     told = f"{view.completed} completed, {view.failed} failed, {under_way} in progress"
@@ -319,11 +319,11 @@ class _CheckpointWait:
 
     def _progress(self, progress: CheckpointProgress | None) -> None:
         if progress is None:
-            if not self._told and time.monotonic() - self._began > _FORCE_OFFER_S:
+            if not self._told and time.monotonic() - self._began > _PATIENCE_S:
                 self._told = time.monotonic()
                 print_progress(
                     f"a {self._what} of job {self.job.job_id} begins when all its tasks run, and others are complete"
-                    f"{not_running_error(self.job)}"
+                    f"{format_not_running(self.job)}"
                 )
         elif not self._subtasks:
             self._subtasks = progress.subtasks
@@ -373,7 +373,7 @@ class _CheckpointWait:
         print_progress(f"job {job_id} is {status.value}")
 
 
-def not_running_error(job: JobView) -> str:
+def format_not_running(job: JobView) -> str:
     """Which tasks did not run when the request was made; nothing where all did."""
     waiting = {state: count for state, count in job.tasks.items() if state not in ("RUNNING", "FINISHED")}
     if not waiting:

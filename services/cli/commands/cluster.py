@@ -22,7 +22,7 @@ from ..exit_codes import CommandFailure, ExitCode
 from ..render.output import print_progress, print_result
 from .cluster_clean import clean
 from .cluster_recover import recover
-from .cluster_status import describe_cluster, processes, servers, show, show_processes
+from .cluster_status import cluster_to_data, processes, servers, show, show_processes
 from .cluster_upgrade import upgrade
 
 app = typer.Typer(help="Start, stop and look at a cluster on this machine.", no_args_is_help=True)
@@ -143,7 +143,7 @@ def status(
         "cluster_id": reachable.cluster_id,
         "bootstrap_servers": reachable.bootstrap_servers,
         "processes": running,
-        **describe_cluster(fold, kept, reachable, local),
+        **cluster_to_data(fold, kept, reachable, local),
     }
     if output is Format.JSON:
         import json

@@ -48,7 +48,7 @@ def processes(local: LocalCluster) -> list[dict[str, Any]]:
     return found
 
 
-def describe_cluster(
+def cluster_to_data(
     fold: HistoryProjection, kept: ClusterResources, configuration: Configuration, local: LocalCluster | None
 ) -> dict[str, Any]:
     """What is known of a cluster: from its log, ZooKeeper and storage, and of its processes on this machine.
@@ -122,7 +122,7 @@ def show(data: dict[str, Any]) -> None:
     print_table(
         "Masters",
         ("MASTER", "ADDRESS", "LEADS"),
-        [(each["name"] or "", each["address"], describe_leadership(each)) for each in data["masters"]],
+        [(each["name"] or "", each["address"], format_roles(each)) for each in data["masters"]],
     )
     workers = [
         (worker["resource_id"], worker["address"], f"{worker['free_slots']}/{worker['slots']}")
@@ -142,12 +142,12 @@ def show(data: dict[str, Any]) -> None:
     slots = data["slots"]
     print_result(
         f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}: "
-        f"{slots['free']} of {slots['total']} slots free, {_format_process(data['job_counts'])}, "
+        f"{slots['free']} of {slots['total']} slots free, {_format_jobs(data['job_counts'])}, "
         f"log at offset {data['offset']}"
     )
 
 
-def describe_leadership(master: dict[str, Any]) -> str:
+def format_roles(master: dict[str, Any]) -> str:
     """What a master leads, in a few words."""
     roles = [role for role in master["leads"] if kind_of(role) != JOB_MASTER]
     jobs = len(master["leads"]) - len(roles)
@@ -168,7 +168,7 @@ def counts(statuses: Iterable[JobStatus]) -> dict[str, int]:
     return {kind: found[kind] for kind in ("running", "suspended", "ended")}
 
 
-def _format_process(count: dict[str, int]) -> str:
+def _format_jobs(count: dict[str, int]) -> str:
     running, suspended, ended = count["running"], count["suspended"], count["ended"]
     said = [f"{running} job{' runs' if running == 1 else 's run'}"]
     if suspended:

@@ -180,7 +180,7 @@ class _Demo:
                 while not arrived.empty():
                     tally.add(arrived.get(), time.time())
                 for window in tally.closed(time.time()):
-                    self._screen.step(_describe(window, window_seconds))
+                    self._screen.step(_describe_window(window, window_seconds))
                     shown.append(window)
                 if time.monotonic() > deadline:
                     raise CommandFailure(
@@ -276,7 +276,7 @@ def _configuration(home: Path) -> Configuration:
     return configuration(home, "", "demo", more=slots)
 
 
-def _describe(window: Window, seconds: int) -> str:
+def _describe_window(window: Window, seconds: int) -> str:
     begin, end = (datetime.fromtimestamp(ms / 1000) for ms in (window.end_ms - seconds * 1000, window.end_ms))
     top = ", ".join(f"{word} {count}" for word, count in window.counts.most_common(_TOP))
     return (

@@ -154,9 +154,9 @@ def _fact(name: str, pair: tuple[str | None, str | None]) -> str:
 def field_line(change: StateChange) -> str:
     """A change of a field, in a line: where, what was, what is."""
     from ...history.state_diff import ChangeKind
-    from ...history.state_tree import change_path, format_value
+    from ...history.state_tree import change_path, format_path
 
-    where = escape_control_characters(format_value(change_path(change.path)))
+    where = escape_control_characters(format_path(change_path(change.path)))
     match change.what:
         case ChangeKind.ADDED:
             return f"+ {where}: {format_brief(change.after)}"

@@ -57,7 +57,7 @@ def fork(
         wanted = position_at(source, place)
         offset = source.log.end() - 1 if wanted is None else wanted
         with _kafka(target) as reachable:
-            imported = _copy_history(source, offset, target, reachable, external=to_kafka)
+            imported = _create_fork(source, offset, target, reachable, external=to_kafka)
         cluster = source.cluster
     from ...simulation.fork_members import read_members
 
@@ -151,7 +151,7 @@ def _kafka(target: Configuration) -> Iterator[Configuration]:
         servers.stop()
 
 
-def _copy_history(
+def _create_fork(
     source: LogSource, offset: int, target: Configuration, reachable: Configuration, *, external: str | None
 ) -> ImportResult:
     from ...history.time_travel import replica_at

@@ -51,7 +51,7 @@ def list_jobs(
     """List all jobs, oldest first, with their status and their tasks by state. JSON: one object a line."""
     wanted = _statuses(status or [])
     found = read_jobs(find_cluster(home, bootstrap_servers, cluster_id))
-    found = [job for job in found if matches_status(job, wanted, name)]
+    found = [job for job in found if is_listed(job, wanted, name)]
     if output is Format.JSON:
         import msgspec
 
@@ -67,7 +67,7 @@ def list_jobs(
     return ExitCode.OK
 
 
-def matches_status(job: JobView, statuses: Collection[str], name: str | None) -> bool:
+def is_listed(job: JobView, statuses: Collection[str], name: str | None) -> bool:
     """Whether `list` shows a job: of one of the statuses, of any where there are none, and with the name."""
     if statuses and job.status.value not in statuses:
         return False
@@ -93,9 +93,9 @@ def failure_reason(job: JobView, longest: int | None = _MAX_REASON_LENGTH) -> st
     elif job.missing_slots and not text:
         text = f"waits for {job.missing_slots} of {job.required_slots} slots"
     elif job.programs_before is not None and not text:
-        from ..execution.building_queue import queue_position
+        from ..execution.building_queue import describe_position
 
-        text = queue_position(job.programs_before)
+        text = describe_position(job.programs_before)
     text = " ".join(text.partition("\n")[0].split())
     return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
@@ -188,7 +188,7 @@ def output(
 
     if not follow or found.status in JOB_ENDS:
         for record in read_output(configuration, found.job_id):
-            print_verbatim(print_output(record, output))
+            print_verbatim(format_output(record, output))
         return ExitCode.OK
     with Client(configuration, name="output", timeout=10.0) as client, client.conversation() as conversation:
         # It may have ended between the first look and the conversation's beginning.
@@ -203,7 +203,7 @@ def output(
             return ended
 
         for record in read_output(configuration, found.job_id, over=over):
-            print_verbatim(print_output(record, output))
+            print_verbatim(format_output(record, output))
     return ExitCode.OK
 
 
@@ -235,7 +235,7 @@ def find_job(jobs: list[JobView], wanted: str) -> JobView:
     )
 
 
-def print_output(record: OutputRecord, output: Format) -> str:
+def format_output(record: OutputRecord, output: Format) -> str:
     """A printed record as a line: as print wrote it, with its subtask or identifier; or all of it as JSON."""
     if output is Format.JSON:
         import msgspec

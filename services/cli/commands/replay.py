@@ -64,7 +64,7 @@ def replay(
             "feature_level": replica.leadership.feature_level,
         }
     if output is Format.JSON:
-        _to_json(told, checking, found, check=check, more=more)
+        _print_json(told, checking, found, check=check, more=more)
     else:
         _for_people(told, checking, found, check=check, more=more)
     return ExitCode.DIFFERS if found else ExitCode.OK
@@ -102,7 +102,7 @@ def _replay(
     return checking, found, False
 
 
-def _to_json(
+def _print_json(
     told: dict[str, Any], checking: DecisionCheck, found: list[DecisionDifference], *, check: bool, more: bool
 ) -> None:
     import msgspec

@@ -202,9 +202,9 @@ class RunScreen:
                 print_progress(f"    {escape_control_characters(line)}")
 
     def printed(self, record: OutputRecord) -> None:
-        from .jobs import print_output
+        from .jobs import format_output
 
-        print_verbatim(print_output(record, self._output))
+        print_verbatim(format_output(record, self._output))
 
     def ended(self, job: JobOutcome) -> None:
         if self._output is Format.JSON:
@@ -284,11 +284,11 @@ def exit_code(outcomes: Sequence[JobOutcome]) -> int:
     if not bad:
         return ExitCode.OK
     for outcome in bad[:-1]:
-        print_progress(_exit_code_from_outcomes(outcome))
-    raise CommandFailure(ExitCode.JOB, _exit_code_from_outcomes(bad[-1]))
+        print_progress(_describe_end(outcome))
+    raise CommandFailure(ExitCode.JOB, _describe_end(bad[-1]))
 
 
-def _exit_code_from_outcomes(outcome: JobOutcome) -> str:
+def _describe_end(outcome: JobOutcome) -> str:
     line = f"job {outcome.job_id} is {outcome.status.value}"
     if outcome.status.value == "SUSPENDED":
         return (

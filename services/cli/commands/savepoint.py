@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from ..args.savepoint_location import absolute_location, parse_location
+from ..args.savepoint_location import parse_location, read_checkpoint_metadata
 from ..exit_codes import CommandFailure, ExitCode
 from ..render.output import print_progress, print_result, print_table
 from . import checkpoints
@@ -51,7 +51,7 @@ def inspect(
     output: Output = Format.TEXT,
 ) -> int:
     """Show what is inside a savepoint or checkpoint; needs no cluster."""
-    metadata = absolute_location(path)
+    metadata = read_checkpoint_metadata(path)
     from ..render.checkpoint_inspection import (
         OPERATOR_COLUMNS,
         SUBTASK_COLUMNS,
@@ -94,6 +94,6 @@ def _faults(path: str) -> list[str]:
     from ....pipelines.checkpoint.metadata import verify
 
     try:
-        return verify(absolute_location(path), checksums=True)
+        return verify(read_checkpoint_metadata(path), checksums=True)
     except CheckpointError as error:
         raise CommandFailure(ExitCode.SAVEPOINT, str(error)) from error

@@ -55,7 +55,7 @@ def show(
     fold = replay_log(configuration)
     found = find_job(jobs(fold), job)
     running = subtasks(fold.replica, found.job_id)
-    counted = _format_counts(configuration, fold, found.job_id, running)
+    counted = _read_counts(configuration, fold, found.job_id, running)
     if counted is not None:
         found = replace(found, accumulators=counted.accumulators)
     metrics = counted.metrics if counted is not None else {}
@@ -65,12 +65,12 @@ def show(
 
         print_result(msgspec.json.encode(job_to_data(found, running, metrics, waits)).decode())
         return ExitCode.OK
-    for line in describe_failure(found, waits):
+    for line in format_job(found, waits):
         print_result(escape_control_characters(line))
     if running:
         print_result("")
         print_table("Subtasks", *rows_of(running, metrics))
-    for line in print_job(found.failures[len(found.failures) - failures :]):
+    for line in format_failures(found.failures[len(found.failures) - failures :]):
         print_result(escape_control_characters(line))
     return ExitCode.OK
 
@@ -111,7 +111,7 @@ def rows_of(
     return ("SUBTASK", "STATE", "ATTEMPT", "TASKEXECUTOR", "RECORDS IN", "RECORDS OUT", "METRICS"), rows
 
 
-def _format_counts(
+def _read_counts(
     configuration: Configuration, fold: HistoryProjection, job_id: str, running: Sequence[SubtaskStateView]
 ) -> JobAccumulators | None:
     """None of a job of which nothing runs."""
@@ -126,7 +126,7 @@ def _format_counts(
     return read_accumulators(configuration, job_id, attempts, dict(state.accumulators))
 
 
-def describe_failure(job: JobView, waits: Sequence[str] = ()) -> list[str]:
+def format_job(job: JobView, waits: Sequence[str] = ()) -> list[str]:
     """A job in some lines."""
     told_why = failure_reason(job, longest=None)
     lines = [
@@ -148,7 +148,7 @@ def describe_failure(job: JobView, waits: Sequence[str] = ()) -> list[str]:
     return lines
 
 
-def print_job(failures: tuple[TaskException, ...]) -> list[str]:
+def format_failures(failures: tuple[TaskException, ...]) -> list[str]:
     """Failures, oldest first: when, which task, where, what; below each its stack."""
     lines = []
     for each in failures:

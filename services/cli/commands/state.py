@@ -97,7 +97,7 @@ def _text(source: LogSource, replica: Replica, wanted: Sequence[str] | None) -> 
                 f"{role} is led by {led.address}, epoch {led.epoch}, since offset {led.offset}"
             )
     for address in sorted(replica.states) if wanted is None else wanted:
-        if wanted is None and (ended := _format_terminated(replica, address)) is not None:
+        if wanted is None and (ended := _describe_ended_job(replica, address)) is not None:
             yield ended
             continue
         yield ""
@@ -105,7 +105,7 @@ def _text(source: LogSource, replica: Replica, wanted: Sequence[str] | None) -> 
         yield from format_lines(to_builtins(replica.states[address]), 1, _MOST if wanted is None else None)
 
 
-def _format_terminated(replica: Replica, address: str) -> str | None:
+def _describe_ended_job(replica: Replica, address: str) -> str | None:
     """A job that has ended, in one line; None for all else."""
     from ...job_master.state import JobMasterState
 

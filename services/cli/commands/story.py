@@ -131,10 +131,10 @@ def _print_history(
         _json(found.as_data())
     page = entity_history.Page()
     if output is Format.TEXT:
-        entity_history.format_head(page, found)
-        entity_history.format_body(page, found.lines, everything=everything)
+        entity_history.print_head(page, found)
+        entity_history.print_body(page, found.lines, everything=everything)
         if follow_from is None:
-            entity_history.format_end(page, found)
+            entity_history.print_end(page, found)
     if follow_from is None:
         return ExitCode.OK
     before = found.lines[-1] if found.lines else None
@@ -149,7 +149,7 @@ def _print_history(
                     if output is Format.JSON:
                         _json(line)
                     else:
-                        entity_history.format_body(page, [line], before)
+                        entity_history.print_body(page, [line], before)
                     before = line
     finally:
         tail.close()
@@ -168,7 +168,7 @@ def _print_causes(source: LogSource, offset: int, output: Format, *, everything:
     if output is Format.JSON:
         _json(found)
     else:
-        entity_history.format_causes(entity_history.Page(), found, everything=everything)
+        entity_history.print_causes(entity_history.Page(), found, everything=everything)
     return ExitCode.OK
 
 
@@ -196,7 +196,7 @@ def _effects(source: LogSource, offset: int, end: int, output: Format, *, everyt
     if output is Format.JSON:
         _json({"count": found.count, "last": found.last, **tree.as_data()})
     else:
-        entity_history.format_effects(entity_history.Page(), tree, found.count, found.last)
+        entity_history.print_effects(entity_history.Page(), tree, found.count, found.last)
     return ExitCode.OK
 
 

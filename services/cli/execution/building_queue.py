@@ -28,7 +28,7 @@ _FIRST_LOOK_S = 3.0
 _NEXT_LOOK_S = 10.0
 
 
-def queue_position(before: int) -> str:
+def describe_position(before: int) -> str:
     """What becomes of a job's program, with so many programs before it."""
     if before < PARALLEL_BUILDS:
         return "is being built"
@@ -93,7 +93,7 @@ class QueuePositionReporter:
         if not is_new:
             return None
         self._last = before
-        return f"job {self._job_id} {queue_position(before)}"
+        return f"job {self._job_id} {describe_position(before)}"
 
 
 def wait_for_acceptance(

@@ -33,7 +33,7 @@ def check_no_other(configuration: Configuration) -> None:
     """Raises Failure where a master of the cluster lives that this one would depose."""
     if configuration.get(TAKE_OVER) or configuration.get(HIGH_AVAILABILITY) is not HighAvailability.NONE:
         return
-    silent_s = seconds_since_last_event(configuration)
+    silent_s = read_silence_s(configuration)
     if silent_s is None or has_ended(configuration):
         return
     if silent_s < _MISSED * configuration.get(HEARTBEAT_INTERVAL) / 1e6:
@@ -45,7 +45,7 @@ def check_no_other(configuration: Configuration) -> None:
         )
 
 
-def seconds_since_last_event(configuration: Configuration) -> float | None:
+def read_silence_s(configuration: Configuration) -> float | None:
     """For how long no master of the cluster has been heard; None where none ever was, or nobody can say."""
     partition = TopicPartition(heartbeats_topic(configuration.cluster_id), TASK_EXECUTORS)
     consumer = Consumer(consumer_configuration(configuration.bootstrap_servers, auto_offset_reset="earliest"))

@@ -34,7 +34,7 @@ def end_in_order(
         with Client(configuration, name="stop", timeout=10.0) as client:
             with client.conversation() as conversation:
                 client.shut_down(reason, suspend=suspend)
-                over = conversation.wait_for(_terminate, STOP_TIMEOUT_S)
+                over = conversation.wait_for(_find_cluster_terminated, STOP_TIMEOUT_S)
     except (LogUnavailable, LogTruncated, UnknownFeatureLevel) as error:
         # Whatever the log holds: who wants the processes to end has a way.
         progress(f"the cluster can't be asked to end: {error}")
@@ -71,7 +71,7 @@ def end_soon(processes: Iterable[LocalProcess]) -> None:
         process.kill()
 
 
-def _terminate(record: Record) -> ClusterTerminated | None:
+def _find_cluster_terminated(record: Record) -> ClusterTerminated | None:
     return record.body if isinstance(record.body, ClusterTerminated) else None
 
 

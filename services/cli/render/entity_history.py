@@ -118,7 +118,7 @@ def _console() -> Console:
     return Console(highlight=False)
 
 
-def format_head(page: Page, story: EntityHistory) -> None:
+def print_head(page: Page, story: EntityHistory) -> None:
     """What it is, when it began, and when and how it ended."""
     page.line(Segment(format_title(story), _TITLE))
     if story.began is not None:
@@ -138,7 +138,7 @@ def _because(page: Page, moment: EventReference | None) -> None:
         page.line(Segment("  because  ", _QUIET), Segment(_moment(moment)))
 
 
-def format_body(
+def print_body(
     page: Page, lines: Sequence[HistoryLine], before: HistoryLine | None = None, *, everything: bool = False
 ) -> None:
     """The lines, each with how long after the one before it came. `before`: what was printed last. Of a story without
@@ -153,7 +153,7 @@ def format_body(
     page.rows([*names, *rows])
 
 
-def format_end(page: Page, story: EntityHistory) -> None:
+def print_end(page: Page, story: EntityHistory) -> None:
     """The outcome and its root cause, what was left out, and what the marks mean."""
     if story.lines:
         page.line()
@@ -179,7 +179,7 @@ def format_end(page: Page, story: EntityHistory) -> None:
         page.line(Segment(f"marks       {', '.join(f'{each} {_LEGEND[each]}' for each in marks)}", _QUIET))
 
 
-def format_causes(page: Page, found: CauseChain, *, everything: bool = False) -> None:
+def print_causes(page: Page, found: CauseChain, *, everything: bool = False) -> None:
     """The event that was asked for, each cause below it, and what began it."""
     asked = found.lines[0]
     page.line(Segment(f"offset {asked.offset}: {asked.who}: {asked.text}", _TITLE))
@@ -214,7 +214,7 @@ def format_causes(page: Page, found: CauseChain, *, everything: bool = False) ->
     page.line(Segment("began with  ", _QUIET), Segment(f"{found.text} (offset {began.offset}{ago})", _TITLE))
 
 
-def format_effects(page: Page, root: Effect, count: int, last: int | None) -> None:
+def print_effects(page: Page, root: Effect, count: int, last: int | None) -> None:
     """The event, and the tree of what came of it."""
     line = root.line
     page.line(
@@ -225,7 +225,7 @@ def format_effects(page: Page, root: Effect, count: int, last: int | None) -> No
         page.line(*branch)
     page.line()
     until = "" if last is None else f", over {format_duration(max(0, last - line.time))}"
-    shown = _format_row(root) - 1
+    shown = _count_events(root) - 1
     left = f"; {_events(count - shown)} not shown (--all shows them)" if count > shown else ""
     page.line(Segment("effects     ", _QUIET), Segment(f"{_events(count)}{until}{left}", _TITLE))
 
@@ -299,8 +299,8 @@ def _offsets(line: HistoryLine) -> str:
     return f"{line.offset}" if line.count == 1 else f"{line.offset}..{line.until}"
 
 
-def _format_row(effect: Effect) -> int:
-    return effect.line.count + sum(_format_row(each) for each in effect.effects)
+def _count_events(effect: Effect) -> int:
+    return effect.line.count + sum(_count_events(each) for each in effect.effects)
 
 
 def _moment(moment: EventReference, took: str = "", longest: int = _MAX_TEXT_LENGTH) -> str:

@@ -32,9 +32,9 @@ from .view_builder import ViewBuilder
 
 _BUDGET_S = 0.06
 _MAX_PENDING = 20_000
-_CHECKPOINT_EVERY = 20_000
+_COPY_EVERY_EVENTS = 20_000
 """Events: so many are folded again at most where somebody goes back by less than that."""
-_MAX_CHECKPOINT_EVENTS = 500_000
+_RESTART_AFTER_EVENTS = 500_000
 """Events that a watch is told before another one takes its place: a screen that is open for weeks does not grow."""
 _TICK = 500_000
 _ENOUGH = 64
@@ -178,7 +178,7 @@ class EventPlayer:
             self._catch_up(self._watch, self._target, until)
         elif self._live:
             self._tell_until(self._watch, until, lambda _: True)
-            if self._watch.told >= _MAX_CHECKPOINT_EVENTS:
+            if self._watch.told >= _RESTART_AFTER_EVENTS:
                 self._watch = self._watch.renewed()
         elif self._steps:
             self._make_steps(self._watch)
@@ -324,7 +324,7 @@ class EventPlayer:
     def _tell(self, watch: ViewBuilder) -> None:
         record = self._pending.popleft()
         watch.tell(record)
-        if watch.told % _CHECKPOINT_EVERY == 0:
+        if watch.told % _COPY_EVERY_EVENTS == 0:
             self._reader.keep(watch.renewed())
         if not self._live and self._target is None:
             self._playback = self._playback.reached(self._now_of_watch())

@@ -30,7 +30,7 @@ _RETRY_S = 1.0
 _QUIET_POLLS = 8
 """After so many that brought nothing it is asked whether the log is still there."""
 _MAX_BATCHES = 8
-_MAX_BUILDERS = 32
+_MAX_COPIES = 32
 CONTEXT = 1_000
 """Events before the wanted place that are read even where a snapshot is nearer: what the screen tells of the log."""
 
@@ -233,7 +233,7 @@ class LogReader:
         while not self._kept.empty():
             self._known.append(self._kept.get())
         self._known.sort(key=lambda each: each.offset)
-        if len(self._known) > _MAX_BUILDERS:
+        if len(self._known) > _MAX_COPIES:
             del self._known[::2]
         near = [each for each in self._known if each.offset <= target]
         if near:

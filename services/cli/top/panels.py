@@ -12,7 +12,7 @@ from ..render.wrapping import wrap_text
 from . import formatting
 from .canvas import Canvas, Column, Line, Span, Style, row, width_of, widths
 from .live_processes import LiveProcesses
-from .ui_state import Panel, UiState, jobs_of, log_of, selected_job
+from .ui_state import Panel, UiState, jobs_of, log_of, selected_row
 from .view import JobLine, LogLine, MasterView, TaskExecutorView, View
 
 _MARKS = {"!!": Style.WORST, "!": Style.BAD, "x": Style.DIM}
@@ -175,7 +175,7 @@ def jobs(canvas: Canvas, view: View, look: UiState, now: Time | None, room: int)
     if not found:
         nothing = "no job is called that" if look.pattern and view.jobs else "no jobs yet"
         return [canvas.line(Span(f"   {nothing}", Style.DIM))], said
-    at = selected_job(look, found)
+    at = selected_row(look, found)
     told_of, bad = format_failure(canvas, found[at], now)
     below = _tells_below(canvas) and room > _FEW
     columns = _JOBS[:-1] if _tells_below(canvas) else _JOBS

@@ -27,7 +27,7 @@ from .live_processes import LiveProcesses, LiveProcessesPoller, read_live_proces
 from .log_opener import LogOpener
 from .log_reader import LogReader, OpenLog
 from .screen import draw
-from .ui_state import PlayerCommand, Rows, UiState, handle_key, visible_jobs
+from .ui_state import PlayerCommand, Rows, UiState, handle_key, open_job
 
 _INTERVAL_S = 0.1
 _STYLES = {
@@ -129,7 +129,7 @@ class TopApp(App[None]):
     def draw(self) -> None:
         """What is to be seen now."""
         size = self.size
-        self._player.look_at(visible_jobs(self.look))
+        self._player.look_at(open_job(self.look))
         view, status, presence = self._player.view(), self._player.status(), self.presence()
         of = (view.offset, view.detail, self.look, status, presence, size)
         if of == self._drawn:

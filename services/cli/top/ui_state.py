@@ -107,7 +107,7 @@ _MOVES = {"up": -1, "k": -1, "down": 1, "j": 1}
 def handle_key(look: UiState, key: str, character: str | None, view: View, rows: Rows) -> KeyResult:
     """`key`: its name as textual has it, or the character itself; `character`: what it would type, if anything."""
     if look.question is not None:
-        return _on_typed(look, look.question, key, character)
+        return _on_text_key(look, look.question, key, character)
     key = character if character is not None and character.isprintable() and character != " " else key
     if key in _ASKS:
         return KeyResult(look, _ASKS[key])
@@ -154,17 +154,17 @@ def log_of(view: View, look: UiState, job_id: str | None = None) -> list[LogLine
     ]
 
 
-def selected_job(look: UiState, found: list[JobLine]) -> int:
+def selected_row(look: UiState, found: list[JobLine]) -> int:
     """The place of the cursor among jobs; 0 where what it was on is not to be seen any more."""
     return next((i for i, each in enumerate(found) if each.job.job_id == look.job), 0)
 
 
-def visible_jobs(look: UiState) -> str | None:
+def open_job(look: UiState) -> str | None:
     """The job whose page is open."""
     return look.job if look.page is Page.JOB else None
 
 
-def _on_typed(look: UiState, question: UiPrompt, key: str, character: str | None) -> KeyResult:
+def _on_text_key(look: UiState, question: UiPrompt, key: str, character: str | None) -> KeyResult:
     typed = look.typed
     if key in ("escape", "ctrl+c"):
         return KeyResult(replace(look, question=None, typed=""))
@@ -194,7 +194,7 @@ def _into(look: UiState, view: View) -> UiState:
     found = jobs_of(view, look.pattern)
     if look.page is not Page.MAIN or look.panel is not Panel.JOBS or not found:
         return look
-    return replace(look, page=Page.JOB, job=found[selected_job(look, found)].job.job_id, top=0, log_end=None)
+    return replace(look, page=Page.JOB, job=found[selected_row(look, found)].job.job_id, top=0, log_end=None)
 
 
 def _move(look: UiState, key: str, view: View, rows: Rows) -> UiState:
@@ -207,7 +207,7 @@ def _move(look: UiState, key: str, view: View, rows: Rows) -> UiState:
             found = jobs_of(view, look.pattern)
             if not found:
                 return look
-            place = _clamp(selected_job(look, found) + by, len(found))
+            place = _clamp(selected_row(look, found) + by, len(found))
             return replace(look, job=found[place].job.job_id)
         case Panel.TASKEXECUTORS:
             # How many rows there are depends on the width: the screen sees to what is too far.

@@ -42,7 +42,7 @@ from .view import (
 
 LINES = 5_000
 """How many events of the log's tail are kept in words."""
-_MAX_LOST = 3
+_MOST_FORMER = 3
 _NO_FAILURES = FailureHistory()
 _MOST_CHECKPOINTS = 20
 
@@ -141,7 +141,7 @@ class ViewBuilder:
                     self._restarts[state.job_id] += is_restart(before, state.failures)
 
     def view(self, looked_at: str | None = None) -> View:
-        """The moment behind the last event; `visible_jobs`: the job whose tasks and checkpoints are wanted."""
+        """The moment behind the last event; `open_job`: the job whose tasks and checkpoints are wanted."""
         fold = self._teller.fold
         self._jobs.look()
         workers, slots = self._task_executors(self._jobs.tasks)
@@ -201,7 +201,7 @@ class ViewBuilder:
         former = [
             MasterView(each, since=at) for each, at in reversed(self._elected.items()) if each not in found
         ]
-        self._led = replica.leadership, live, (*found.values(), *former[:_MAX_LOST])
+        self._led = replica.leadership, live, (*found.values(), *former[:_MOST_FORMER])
         return self._led[2]
 
     def _task_executors(

@@ -88,7 +88,7 @@ def export(
             into = writer(kind, file, description)
             summary = _Summary(description)
             try:
-                for items in select_records(log, choice, store, on_progress):
+                for items in read_selection(log, choice, store, on_progress):
                     summary.note(items)
                     into.write(items)
                 into.finish(summary.description)
@@ -104,7 +104,7 @@ def export(
     return summary.description
 
 
-def select_records(
+def read_selection(
     log: EventLog,
     choice: EventSelection,
     store: SnapshotStore | None = None,

@@ -103,13 +103,13 @@ def import_file(
     first = first_offset(log)
     if first > 0 or there > size:
         what = f"begins at offset {first}" if first else f"has {there:,} entries, the file {size:,}"
-        raise ImportFailed(_refuse(file, log, what))
+        raise ImportFailed(_refusal_reason(file, log, what))
     _compare(file, log, there)
     at = there
     for items in entries(file, there, size):
         for begin in range(0, len(items), _BATCH):
             part = items[begin : begin + _BATCH]
-            offsets = log.append_all([_append(each) for each in part])
+            offsets = log.append_all([_entry_to_append(each) for each in part])
             if offsets != [each.offset for each in part]:
                 raise ImportFailed(
                     f"somebody else writes to {log.topic}: what was to get offset {at} got {offsets[0]}; "
@@ -143,13 +143,13 @@ def _compare(file: FileLog, log: EventLog, end: int) -> None:
     for item in ours:
         other = next(theirs, None)
         if other is None or other.offset != item.offset or not _same(item, other):
-            raise ImportFailed(_refuse(file, log, f"holds another event at offset {item.offset}"))
+            raise ImportFailed(_refusal_reason(file, log, f"holds another event at offset {item.offset}"))
 
 
 def _same(item: Item, other: Item) -> bool:
     match item, other:
         case Record(), Record():
-            return item == other or _count_written(item) == _count_written(other)
+            return item == other or _encode_event(item) == _encode_event(other)
         case Record(), _:
             return False
         case _, Record():
@@ -158,17 +158,17 @@ def _same(item: Item, other: Item) -> bool:
             return item.value == other.value
 
 
-def _count_written(record: Record) -> tuple[str, bytes]:
+def _encode_event(record: Record) -> tuple[str, bytes]:
     """An event as bytes: a number that is none is not equal to itself."""
     name = record.body.AVRO_NAME
     return name, binary.functions(name).write(Event(record.header, record.body))
 
 
-def _append(item: Item) -> Event | bytes | None:
+def _entry_to_append(item: Item) -> Event | bytes | None:
     return Event(item.header, item.body) if isinstance(item, Record) else item.value
 
 
-def _refuse(file: FileLog, log: EventLog, what: str) -> str:
+def _refusal_reason(file: FileLog, log: EventLog, what: str) -> str:
     return (
         f"{log.topic} is not the beginning of {file.topic}: it {what}; import into a cluster id that has no log "
         "(--cluster-id), or delete that topic"

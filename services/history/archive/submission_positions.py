@@ -25,7 +25,7 @@ from ...log.factory import create_admin_client
 from ...log.topics import submissions_topic
 
 _TIMEOUT_S = 30.0
-_NO_OFFSET = b"admitted elsewhere"
+_FILLER_VALUE = b"admitted elsewhere"
 """The value of a submission that nobody reads."""
 
 
@@ -57,7 +57,7 @@ def fill_submissions(configuration: Configuration, positions: Mapping[int, int])
         for _ in range(ends.get(partition, 0), position):
             while True:
                 try:
-                    producer.produce(topic, _NO_OFFSET, partition=partition, on_delivery=delivered)
+                    producer.produce(topic, _FILLER_VALUE, partition=partition, on_delivery=delivered)
                     break
                 except BufferError:
                     producer.poll(0.1)

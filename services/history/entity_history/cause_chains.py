@@ -80,7 +80,7 @@ def trace_causes(teller: EventAnnotator, log: EventLog, offset: int) -> CauseCha
     """
     chain = teller.chains.upwards(offset)
     missing = None if teller.chains.knows(chain[-1]) else chain.pop()
-    told = [_repeated_line(teller, record) for record in _records(log, chain)]
+    told = [_annotate_again(teller, record) for record in _records(log, chain)]
     if not told:
         raise LookupError(
             f"there is no event at offset {offset}: its record can't be read, or is none of an event"
@@ -169,7 +169,7 @@ class EffectTree:
         return node
 
 
-def _repeated_line(teller: EventAnnotator, record: Record) -> AnnotatedEvent:
+def _annotate_again(teller: EventAnnotator, record: Record) -> AnnotatedEvent:
     """An event that was told before."""
     chains, offset = teller.chains, record.offset
     trouble = chains.trouble(offset)

@@ -95,7 +95,7 @@ def checkpoint(job_id: str, checkpoint_id: int) -> Entity:
 
 
 @functools.lru_cache(_REMEMBERED)
-def job_from_id(part: Entity) -> Entity:
+def job_entity(part: Entity) -> Entity:
     """The job that a task or a checkpoint belongs to."""
     return job(part.job or "")
 

@@ -20,7 +20,7 @@ from .entities import (
     checkpoint,
     entity_from_address,
     job,
-    job_from_id,
+    job_entity,
     slot,
     task,
     task_executor_of,
@@ -90,7 +90,7 @@ def _attempt(known: KnownEntities, _: Header, body: Any, found: FoundEntity) -> 
     of = known.task_of.get(body.execution_attempt_id)
     if of is not None:
         found[of] = None
-        found[job_from_id(of)] = None
+        found[job_entity(of)] = None
 
 
 def _attempts(known: KnownEntities, _: Header, body: Any, found: FoundEntity) -> None:
@@ -98,7 +98,7 @@ def _attempts(known: KnownEntities, _: Header, body: Any, found: FoundEntity) ->
         of = known.task_of.get(attempt)
         if of is not None:
             found[of] = None
-            found[job_from_id(of)] = None
+            found[job_entity(of)] = None
 
 
 def _place(known: KnownEntities, _: Header, body: Any, found: FoundEntity) -> None:

@@ -24,7 +24,7 @@ from ...snapshots.store import SnapshotStore
 from ..projection import HistoryProjection
 from .entities import Entity, task
 from .entity_resolver import EntityResolver
-from .event_descriptions import describe_event
+from .event_descriptions import find_template
 from .event_formatting import FormattedEvent, key_fields, shorten_ids
 from .failure_chains import FAILURE_EVENTS, FailureChains, Severity, severity
 
@@ -37,7 +37,7 @@ _FENCED = re.compile(r"(\S+) speaks under epoch (\d+), which is not its leader's
 """What Fold says."""
 # Looked up once: for each event it would take as long as much of the rest.
 _NONE, _FAILURE = Severity.NONE, Severity.FAILURE
-_STATE_TYPES = frozenset({SnapshotTaken, StateHash})
+_STATE_EVENTS = frozenset({SnapshotTaken, StateHash})
 """What is said of states as a whole."""
 _LONG_ID = re.compile(r"\b[0-9a-f]{32}\b")
 
@@ -132,7 +132,7 @@ class EventAnnotator:
         told = AnnotatedEvent(entry, concerned, trouble, root, waited)
         if root is not None:
             self.failures[offset] = told
-        if cause is None and kind not in _STATE_TYPES:
+        if cause is None and kind not in _STATE_EVENTS:
             self.roots[offset] = told
         if entry.ignored is not None:
             self.ignored[offset] = entry.ignored
@@ -155,7 +155,7 @@ class EventAnnotator:
     def text(self, told: AnnotatedEvent) -> str:
         """What it says, without who says it to whom."""
         body = told.body
-        phrase = describe_event(type(body))
+        phrase = find_template(type(body))
         if phrase is None:
             return f"{told.entry.type.rpartition('.')[2]} {key_fields(body)}".rstrip()
         return phrase(body, self)
@@ -208,7 +208,7 @@ class EventAnnotator:
         if recipient != EVERYONE:
             if recipient != sender:
                 found[recipient] = states.get(recipient)
-        elif type(record.body) not in _STATE_TYPES:
+        elif type(record.body) not in _STATE_EVENTS:
             for each in replica.active_addresses:
                 if each != sender and kind_of(each) == JOB_MASTER:
                     found[each] = states.get(each)

@@ -1,6 +1,6 @@
 """What each type of event says, in the words that a person would use of it: who says it and to whom stands before.
 
-`DescriptionTemplate` takes the event's body and the names of things, and gives what follows "te-1 -> JobMaster j1:". A
+`EventTemplate` takes the event's body and the names of things, and gives what follows "te-1 -> JobMaster j1:". A
 type that is not here (of a later version) is told by its name and its fields.
 """
 
@@ -29,10 +29,10 @@ class EntityNames(Protocol):
         ...
 
 
-DescriptionTemplate = Callable[[Any, EntityNames], str]
+EventTemplate = Callable[[Any, EntityNames], str]
 
 
-def describe_event(kind: type[Body]) -> DescriptionTemplate | None:
+def find_template(kind: type[Body]) -> EventTemplate | None:
     """How to say events of a type; None for types that this version has no words for."""
     return _PHRASES.get(kind)
 
@@ -59,7 +59,7 @@ def format_size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
-def describe_value(graph: JobGraph) -> str:
+def format_graph(graph: JobGraph) -> str:
     """A job's name and its vertices."""
     return f'"{graph.name}" ({format_list(f"{each.name} x{each.parallelism}" for each in graph.vertices)})'
 
@@ -117,7 +117,7 @@ def _slots(body: Any, _: EntityNames) -> str:
 
 def _submit_job(body: dispatcher.SubmitJob, _: EntityNames) -> str:
     if body.job_graph is not None:
-        what = describe_value(body.job_graph)
+        what = format_graph(body.job_graph)
     else:
         what = f"the program {body.entry_point.target}" if body.entry_point else "nothing"
     begins = f", beginning with {body.savepoint_path}" if body.savepoint_path else ""
@@ -219,7 +219,7 @@ def _ended(body: client.JobFinished | dispatcher.JobReachedTerminalState, _: Ent
     return f"{_job(body.job_id)} {how} {body.status.value}{_failed(body.reason)}"
 
 
-_PHRASES: Mapping[type[Body], DescriptionTemplate] = {
+_PHRASES: Mapping[type[Body], EventTemplate] = {
     client.CancelJobRejected: lambda b, _: f"{_job(b.job_id)} can't be cancelled{_because(b.reason)}",
     client.CheckpointFailed: lambda b, _: f"what was asked for was not completed{_because(b.reason)}",
     client.CheckpointSucceeded: lambda b, _: _completed(b.checkpoint),
@@ -231,7 +231,7 @@ _PHRASES: Mapping[type[Body], DescriptionTemplate] = {
     client.SavepointDisposed: _disposed,
     dispatcher.CancelJob: lambda b, _: f"asks to cancel {_job(b.job_id)}{_keeping(b)}",
     dispatcher.DisposeSavepoint: lambda b, _: f"asks to delete the savepoint {b.path}",
-    dispatcher.JobGraphBuilt: lambda b, _: f"the program has built its graph: {describe_value(b.job_graph)}",
+    dispatcher.JobGraphBuilt: lambda b, _: f"the program has built its graph: {format_graph(b.job_graph)}",
     dispatcher.JobGraphFailed: lambda b, _: f"the program could not build its graph{_failed(b.reason)}",
     dispatcher.JobReachedTerminalState: _ended,
     dispatcher.RaiseFeatureLevel: lambda b, _: f"asks to raise the feature level to {b.level}",

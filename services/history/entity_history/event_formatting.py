@@ -90,7 +90,7 @@ def columns(entry: FormattedEvent) -> tuple[str, str, str, str, str, str]:
     """(offset, time, sender -> recipient, type, cause, key fields) for people, safe for terminals; local time."""
     header = entry.record.header
     recipient = "everyone" if header.recipient == EVERYONE else header.recipient
-    fields = key_fields(entry.record.body, _is_in_header(entry))
+    fields = key_fields(entry.record.body, _redundant_fields(entry))
     if entry.task is not None:
         fields = f'task="{entry.task}" {fields}'.rstrip()
     if header.origin is not None:
@@ -140,13 +140,13 @@ def key_fields(body: Body, but: Collection[str] = ()) -> str:
             continue
         # Where the Dispatcher hears of a graph it is new, and worth a few more words.
         new = isinstance(value, JobGraph) and body.AVRO_NAME.startswith("tailrace.dispatcher.")
-        shown = _describe_field(value) if new else _format_value(value)
+        shown = _format_graph(value) if new else _format_value(value)
         if shown:
             parts.append(f"{name}={shown}")
     return " ".join(parts)
 
 
-def _is_in_header(entry: FormattedEvent) -> set[str]:
+def _redundant_fields(entry: FormattedEvent) -> set[str]:
     """Fields that sender, recipient or the task's name tell already."""
     body, header = entry.record.body, entry.record.header
     addresses = (header.sender, header.recipient)
@@ -166,7 +166,7 @@ def _defaults(kind: type[Body]) -> dict[str, object]:
     return {each.name: each.default for each in msgspec.structs.fields(kind)}
 
 
-def _describe_field(graph: JobGraph) -> str:
+def _format_graph(graph: JobGraph) -> str:
     vertices = ", ".join(f"{each.name} x{each.parallelism}" for each in graph.vertices)
     return f'"{graph.name}: {vertices}"'
 

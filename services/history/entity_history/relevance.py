@@ -103,7 +103,7 @@ _FAILURE, _TASK = Severity.FAILURE, EntityKind.TASK
 _WHOLE = frozenset({EntityKind.JOB, EntityKind.TASK_EXECUTOR})
 """Of which there is so much to tell that details are left out."""
 _IN_PHASES = frozenset({EntityKind.JOB, EntityKind.TASK_EXECUTOR, EntityKind.ROLE, EntityKind.CLIENT})
-_LOW_RELEVANCE = frozenset({ExecutionState.INITIALIZING, ExecutionState.CANCELING})
+_MINOR_STATES = frozenset({ExecutionState.INITIALIZING, ExecutionState.CANCELING})
 
 
 def relevance(kind: EntityKind, told: AnnotatedEvent) -> Relevance:
@@ -115,14 +115,12 @@ def relevance(kind: EntityKind, told: AnnotatedEvent) -> Relevance:
     if told.trouble >= _FAILURE or told.entry.ignored is not None:
         return _STEP
     if kind in _WHOLE:
-        dull = (
-            isinstance(body, job_master.UpdateTaskExecutionState) and body.execution_state in _LOW_RELEVANCE
-        )
+        dull = isinstance(body, job_master.UpdateTaskExecutionState) and body.execution_state in _MINOR_STATES
         return _DETAIL if dull or of in _DETAILS else _STEP
     return _DETAIL if kind is _TASK and of in _TASK_EVENTS else _STEP
 
 
-def is_in_phases(kind: EntityKind) -> bool:
+def is_grouped_in_phases(kind: EntityKind) -> bool:
     """Whether steps of a kind are told together though others lie between them, up to the next turn; else only those
     that follow each other."""
     return kind in _IN_PHASES

@@ -21,7 +21,7 @@ from .entity_status import EntityStatus, initial_status, update_status
 from .event_annotator import AnnotatedEvent, EventAnnotator
 from .event_groups import EventGroup, group_key
 from .failure_chains import Severity
-from .relevance import Relevance, is_in_phases, relevance
+from .relevance import Relevance, is_grouped_in_phases, relevance
 
 # Looked up once: to look a member of an enum up takes longer than to weigh an event.
 _DETAIL, _STEP = Relevance.DETAIL, Relevance.STEP
@@ -216,7 +216,7 @@ class EntityHistoryBuilder:
                 group.add(told)
                 return
             self._flush()
-        if told.trouble >= Severity.FAILURE or not is_in_phases(self.entity.kind):
+        if told.trouble >= Severity.FAILURE or not is_grouped_in_phases(self.entity.kind):
             self._flush()
         self._groups[key] = self._group(told)
 

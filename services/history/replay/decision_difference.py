@@ -91,7 +91,7 @@ class DecisionDifference(msgspec.Struct, frozen=True):
             "time": self.time,
             "offset": self.said.offset if self.said else None,
             "said": None if self.said is None else event_formatting.FormattedEvent(self.said, None).as_data(),
-            "owed": None if self.owed is None else {"type": _name(self), **_describe_sender(self.owed)},
+            "owed": None if self.owed is None else {"type": _name(self), **_owed_to_data(self.owed)},
             "fields": msgspec.to_builtins(self.fields()),
             "state": to_builtins(self.state),
             "story": [event_formatting.FormattedEvent(each, None).as_data() for each in self.story],
@@ -129,7 +129,7 @@ def find_differences(said: Record, owed: OutgoingEvent) -> Iterator[FieldDiffere
     return (FieldDifference(name, one, other) for name, one, other in pairs if one != other)
 
 
-def _describe_sender(owed: OutgoingEvent) -> dict[str, Any]:
+def _owed_to_data(owed: OutgoingEvent) -> dict[str, Any]:
     return {"recipient": owed.recipient, "cause": owed.cause, "body": to_builtins(owed.body)}
 
 

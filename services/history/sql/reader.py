@@ -83,7 +83,7 @@ class LogTables:
     def _scanned(self, wanted: Table) -> DataFrame:
         ranges = max(1, -(-(self.end - self.start) // self._step))
         given = from_arrow_schema(wanted.columns)
-        read = _read_options(
+        read = _partition_reader(
             self._origin, wanted, self.start, self.end, self._step, to_arrow_schema(given, timezone="UTC")
         )
         return self._spark.range(0, ranges, 1, ranges).mapInArrow(read, given)
@@ -114,7 +114,7 @@ def open_log(
     return LogTables(spark, ScanOrigin.of(of), start, end, offsets_a_task=offsets_a_task)
 
 
-def _read_options(
+def _partition_reader(
     origin: ScanOrigin, wanted: Table, start: int, end: int, step: int, columns: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Numbers of ranges -> the rows in them; what a Python worker runs."""

@@ -75,7 +75,7 @@ def tables() -> Mapping[str, Table]:
         Table(UNREADABLE, None, {}, pa.schema([header[0], pa.field("value", pa.binary())])),
     ]
     for event in EVENTS:
-        found.append(_event_table(column_of(event), event, body_type(event)))
+        found.append(_table_of_event(column_of(event), event, body_type(event)))
     return MappingProxyType({each.name: each for each in found})
 
 
@@ -89,7 +89,7 @@ def sql_types(table: Table) -> dict[str, str]:
 def types_from_later_releases(columns: pa.Schema) -> Mapping[str, Table]:
     """The types of events that an exported Parquet file has, and this release does not know."""
     return {
-        each.name: _event_table(each.name, PREFIX + ".".join(each.name.rsplit("_", 1)), each.type)
+        each.name: _table_of_event(each.name, PREFIX + ".".join(each.name.rsplit("_", 1)), each.type)
         for each in columns
         if each.name not in tables()
         and pa.types.is_struct(each.type)
@@ -97,7 +97,7 @@ def types_from_later_releases(columns: pa.Schema) -> Mapping[str, Table]:
     }
 
 
-def _event_table(name: str, event: str, body: pa.StructType) -> Table:
+def _table_of_event(name: str, event: str, body: pa.StructType) -> Table:
     shown = [body.field(i) for i in range(body.num_fields)]
     fields = {column_for(each.name): each.name for each in shown}
     columns = [pa.field(column, each.type) for column, each in zip(fields, shown, strict=True)]

@@ -26,7 +26,7 @@ from ...resource_manager.registered_slots import RegisteredSlots, WorkerSlots
 from ...resource_manager.slot_manager import SlotManager
 from ...resource_manager.state import ResourceManagerState
 
-NO_TASK_EXECUTORS = ""
+NOBODY = ""
 """Holds slots of which the ResourceManager does not know whose they are."""
 
 
@@ -258,7 +258,7 @@ class OutcomeMetrics:
                     free = frozenset(worker.free)
                     for number, slot in worker.slots.items():
                         if number not in free:
-                            job = slot.job_id or NO_TASK_EXECUTORS
+                            job = slot.job_id or NOBODY
                             counts[job] = counts.get(job, 0) + 1
                 known = self._tallies[resource_id] = worker, counts
             for job, count in known[1].items():

@@ -8,7 +8,7 @@ import msgspec
 from ....schemas import job_master
 from ....schemas.event import Record
 from ...core.role import Time
-from ..task_behavior import CheckpointContribution, Subtask, are_in_step
+from ..task_behavior import CheckpointContribution, Subtask, step_delay
 
 CheckpointKey = tuple[str, int]
 """(job, checkpoint)."""
@@ -64,10 +64,10 @@ class RecordedCheckpointAcks:
             return usual
         part = self._parts.get((key, subtask))
         if part is not None:
-            return CheckpointContribution(are_in_step(now, part.at - triggered, part.at), part.declined)
+            return CheckpointContribution(step_delay(now, part.at - triggered, part.at), part.declined)
         # It came too late, or never.
         at = self._over.get(key, self._end) + 1
-        return CheckpointContribution(max(usual.after, are_in_step(now, at - triggered, at)))
+        return CheckpointContribution(max(usual.after, step_delay(now, at - triggered, at)))
 
     def _came(self, key: CheckpointKey, subtask: Subtask | None, part: _RecordedAck) -> None:
         if subtask is not None:

@@ -26,7 +26,7 @@ from ...job_master.instructions import (
 )
 from ...job_master.state import JobMasterState
 from ...resource_manager.instructions import StartWorkerProcess
-from ..task_behavior import are_in_step
+from ..task_behavior import step_delay
 
 InstructionKey = tuple[str, object]
 """(what is demanded, of whom)."""
@@ -103,7 +103,7 @@ class RecordedEffects:
         if answer.at - answer.after <= now <= answer.at:
             # Its cause may have been there before it was asked for.
             return answer.at - now, _body(answer)
-        return are_in_step(now, answer.after, answer.at), _body(answer)
+        return step_delay(now, answer.after, answer.at), _body(answer)
 
 
 def _body(answer: RecordedEffect) -> Body | None:

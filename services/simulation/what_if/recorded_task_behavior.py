@@ -57,7 +57,7 @@ class RecordedTaskBehavior:
         job_id, vertex_id, index = subtask
         if job_id in self._alike:
             other, scripts = self._alike[job_id]
-            known = _tasks_in_vertex(scripts, other, vertex_id, index)
+            known = _task_ends(scripts, other, vertex_id, index)
         else:
             known = self._scripts.ends.get(subtask, [])
         if ended < len(known):
@@ -74,7 +74,7 @@ class RecordedTaskBehavior:
         return self._contributions.of(subtask, checkpoint_id, usual, now)
 
 
-def _tasks_in_vertex(scripts: RecordedTaskTimes, job_id: str, vertex_id: str, index: int) -> list[TaskEnd]:
+def _task_ends(scripts: RecordedTaskTimes, job_id: str, vertex_id: str, index: int) -> list[TaskEnd]:
     found = scripts.ends.get((job_id, vertex_id, index))
     if found is not None:
         return found

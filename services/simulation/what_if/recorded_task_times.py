@@ -20,7 +20,7 @@ from ....schemas.states import EXECUTION_ENDS
 from ....schemas.types import ExecutionState
 from ...core.role import TASK_EXECUTOR, Time, address, instance_of, kind_of
 from ...task_executor.state import Task
-from ..task_behavior import Subtask, TaskEnd, are_in_step
+from ..task_behavior import Subtask, TaskEnd, step_delay
 
 
 class RecordedDuration(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class RecordedDuration(msgspec.Struct, frozen=True):
 
     def from_now(self, now: Time, usual: Time) -> Time:
         """How long it takes, where it begins now."""
-        known = are_in_step(now, self.after, self.at)
+        known = step_delay(now, self.after, self.at)
         return max(usual, known) if self.least else known
 
 

@@ -27,7 +27,7 @@ def job_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
             (WHAT_IF, found.would, would.get(job_id)),
         ):
             if outcome is not None and job is not None:
-                yield (*shown, which, *_describe(outcome, job))
+                yield (*shown, which, *_job_cells(outcome, job))
                 shown = "", ""
 
 
@@ -76,7 +76,7 @@ def format_duration(length: Time) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
 
 
-def _describe(outcome: Outcome, job: JobOutcome) -> tuple[str, str, str, str]:
+def _job_cells(outcome: Outcome, job: JobOutcome) -> tuple[str, str, str, str]:
     since = outcome.start if job.submitted is None else job.submitted
     if job.ended is not None:
         ended = f"{job.status} after {format_duration(job.ended - since)}"

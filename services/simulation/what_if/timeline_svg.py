@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
 from ...core.role import Time
-from .outcome_metrics import NO_TASK_EXECUTORS, Outcome, SlotStep, TimelineEvent
+from .outcome_metrics import NOBODY, Outcome, SlotStep, TimelineEvent
 from .report import format_duration
 from .what_if import WhatIf
 
@@ -195,19 +195,17 @@ def _colours(outcomes: Sequence[Outcome]) -> dict[str, str]:
         for step, end in zip(outcome.slots, ends, strict=False):
             for job, count in step.by_job.items():
                 held[job] = held.get(job, 0) + count * max(1, end - step.time)
-    longest = sorted((job for job in held if job != NO_TASK_EXECUTORS), key=lambda job: (-held[job], job))
+    longest = sorted((job for job in held if job != NOBODY), key=lambda job: (-held[job], job))
     own = dict(zip(sorted(longest[: len(_COLOURS)]), _COLOURS, strict=False))
     if len(held) > len(own):
-        own[NO_TASK_EXECUTORS] = _OTHERS
+        own[NOBODY] = _OTHERS
     return own
 
 
 def _count(step: SlotStep, job: str, colours: dict[str, str]) -> int:
-    if job != NO_TASK_EXECUTORS:
+    if job != NOBODY:
         return step.by_job.get(job, 0)
-    return sum(
-        count for other, count in step.by_job.items() if other == NO_TASK_EXECUTORS or other not in colours
-    )
+    return sum(count for other, count in step.by_job.items() if other == NOBODY or other not in colours)
 
 
 def _legend(colours: dict[str, str], y: float) -> Iterator[str]:

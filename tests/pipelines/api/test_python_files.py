@@ -136,7 +136,7 @@ def test_a_program_can_import_what_it_ships(folder: Path, monkeypatch: pytest.Mo
 def test_what_is_too_large_is_refused_where_it_is_added(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(python_files, "MAX_SHIPPED", MAX_BYTES)
+    monkeypatch.setattr(python_files, "MAX_SHIPPED_BYTES", MAX_BYTES)
     (folder / "model.bin").write_bytes(bytes(MAX_BYTES // 2 + 1))
     (folder / "second.bin").write_bytes(bytes(MAX_BYTES // 2 + 1))
     env = StreamExecutionEnvironment().add_python_file("model.bin")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.checkpoint.compatibility import ALIGNED, incompatibilities
 from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata
-from tailrace.pipelines.checkpoint.redistribution import InFlightFilter, RestoredJob, redistribute
+from tailrace.pipelines.checkpoint.redistribution import InFlightFilter, RestoredSubtask, redistribute_state
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask, subtask_of
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas.types import (
@@ -71,12 +71,12 @@ def all_restored(
     parallelism: int,
     max_parallelism: int,
     **to: Partitioner,
-) -> list[RestoredJob]:
+) -> list[RestoredSubtask]:
     """What each subtask of a vertex takes after the change."""
     graph = pipeline(sources, parallelism, max_parallelism, **to)
     assert incompatibilities(taken, graph) == []
     count = {"source": sources, "reduce": parallelism}[vertex_id]
-    return [redistribute(taken, graph, vertex_id, i) for i in range(count)]
+    return [redistribute_state(taken, graph, vertex_id, i) for i in range(count)]
 
 
 @given(old=PARALLELISM, new=PARALLELISM, max_parallelism=MAX_PARALLELISM)
@@ -147,7 +147,7 @@ def test_each_subtask_takes_a_whole_copy_of_broadcast_state(kind: OperatorKind, 
     taken = metadata_of(graph(old), copies)
     assert incompatibilities(taken, graph(new)) == []
     for subtask in range(new):
-        pieces = redistribute(taken, graph(new), "v", subtask).operators["rules"]
+        pieces = redistribute_state(taken, graph(new), "v", subtask).operators["rules"]
         assert pieces[0].state == copies["v", pieces[0].subtask_index].operators["rules"]
         if old == new:
             assert [piece.subtask_index for piece in pieces] == [subtask]
@@ -210,12 +210,12 @@ def test_each_channel_in_flight_is_taken_once_or_refused(
 def test_a_subtask_that_had_finished_takes_nothing() -> None:
     graph = pipeline(2, 1)
     taken = metadata_of(graph, {}, finished=[("source", 1)])
-    assert [redistribute(taken, graph, "source", i).finished for i in range(2)] == [False, True]
-    assert redistribute(taken, graph, "source", 1) == RestoredJob({}, (), True)
+    assert [redistribute_state(taken, graph, "source", i).finished for i in range(2)] == [False, True]
+    assert redistribute_state(taken, graph, "source", 1) == RestoredSubtask({}, (), True)
 
 
 def test_operators_that_the_checkpoint_does_not_know_begin_with_nothing() -> None:
     graph = pipeline(1, 2)
-    assert redistribute(metadata_of(graph, {}), graph, "reduce", 0) == RestoredJob({}, (), False)
+    assert redistribute_state(metadata_of(graph, {}), graph, "reduce", 0) == RestoredSubtask({}, (), False)
     with pytest.raises(ValueError, match="no vertex nothing"):
-        redistribute(metadata_of(graph, {}), graph, "nothing", 0)
+        redistribute_state(metadata_of(graph, {}), graph, "nothing", 0)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tailrace.pipelines.runtime.spark.catch_up import (
     CARRIES,
     CAUGHT_UP,
-    FALLBACK_DELAY_S,
     FAR_BEHIND,
-    MAX_FALLBACK_DELAY_S,
+    MAX_BULK_DURATION_S,
+    MIN_BULK_DURATION_S,
     CatchUpPolicy,
     SourceLag,
 )
@@ -52,6 +52,6 @@ def test_each_time_that_real_time_fell_behind_bulk_stays_longer_up_to_a_limit(fa
     far = SourceLag(FAR_BEHIND + 1, 0.0, 1)
     fallen = CatchUpPolicy(QueryMode.REAL_TIME, 0.0, fallbacks - 1).after(far, 100.0)
     assert fallen == CatchUpPolicy(QueryMode.BULK, 100.0, fallbacks)
-    patience = min(MAX_FALLBACK_DELAY_S, FALLBACK_DELAY_S * 2 ** (fallbacks - 1))
+    patience = min(MAX_BULK_DURATION_S, MIN_BULK_DURATION_S * 2 ** (fallbacks - 1))
     assert fallen.after(little, 100.0 + patience * 0.99) is fallen
     assert fallen.after(little, 100.0 + patience * 1.01).pace is QueryMode.REAL_TIME

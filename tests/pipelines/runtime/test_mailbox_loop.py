@@ -307,7 +307,7 @@ def test_a_failure_counts_only_where_its_records_do(start: Callable[[Task], Task
 def test_much_is_committed_before_the_interval_is_over(
     start: Callable[[Task], Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subtask_output, "MUCH", 3)
+    monkeypatch.setattr(subtask_output, "LARGE_COMMIT_RECORDS", 3)
     env = environment()
     env.from_collection(["unused"], str).rebalance().map(str.upper, str).rebalance().print()
     task = Task(env.get_job_graph("much"), 1, commit_interval_ms=3_600_000)

@@ -164,7 +164,7 @@ def test_a_savepoint_waits_for_a_sender_that_is_behind_as_long_as_it_may(
     start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "ALIGNS_S", 0.0)
-    monkeypatch.setattr(subtask_output, "MUCH", 2)
+    monkeypatch.setattr(subtask_output, "LARGE_COMMIT_RECORDS", 2)
     task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
     task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
     task.hand_over(*(channel.records(1, "behind") for _ in range(9)))
@@ -179,8 +179,8 @@ def test_a_savepoint_waits_for_a_sender_that_is_behind_as_long_as_it_may(
 def test_a_savepoint_is_declined_where_too_much_output_waits_and_everything_is_committed(
     start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "UNCOMMITTED_LIMIT", 100)
-    monkeypatch.setattr(subtask_output, "MUCH", 2)
+    monkeypatch.setattr(running, "MAX_UNCOMMITTED_BYTES", 100)
+    monkeypatch.setattr(subtask_output, "LARGE_COMMIT_RECORDS", 2)
     task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
     task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
     task.hand_over(*(channel.records(1, "a record of some bytes") for _ in range(9)))

@@ -193,7 +193,7 @@ def test_the_watch_sees_a_message_that_is_sent_too_early(monkeypatch: pytest.Mon
 
 def test_what_a_sink_has_queued_is_committed_when_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages of sinks wait in memory: their number and their bytes are bounded."""
-    monkeypatch.setattr(subtask_output, "QUEUE_LIMIT", 1_000)
+    monkeypatch.setattr(subtask_output, "QUEUE_LIMIT_BYTES", 1_000)
     env = StreamExecutionEnvironment().set_parallelism(1)
     env.from_collection(["x" * 100] * 5, str).sink_to(KafkaSink("copies", Formats.text()))
     cluster = MemoryCluster(env.get_job_graph("large"), {}, 1)

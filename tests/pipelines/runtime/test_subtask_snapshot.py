@@ -17,7 +17,7 @@ from tailrace.pipelines.runtime.common.vertex_parts import split_vertex
 from tailrace.pipelines.runtime.stream_task.checkpoint.checkpoint_io import CheckpointIO
 from tailrace.pipelines.runtime.stream_task.loop.commit_schedule import LONGEST_S, SHARE, CommitSchedule
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import (
-    MAILBOX_CAPACITY,
+    CAPACITY_BYTES,
     ForwardedMessage,
     Mail,
     Mailbox,
@@ -65,7 +65,7 @@ def letter(size: int) -> list[tuple[Mail, int]]:
 def test_a_full_mailbox_says_so_and_tells_when_it_is_drained() -> None:
     mailbox, drained = Mailbox(), threading.Event()
     mailbox.on_drained(drained.set)
-    mailbox.put([*letter(MAILBOX_CAPACITY)])
+    mailbox.put([*letter(CAPACITY_BYTES)])
     assert mailbox.full
     assert len(mailbox.take(0)) == 1
     assert not mailbox.full

@@ -9,16 +9,16 @@ from tailrace.services.blobs.garbage_collector import JobPhase
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import DISPATCHER
 from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
-from tailrace.services.processes.blobs import _job_phases
+from tailrace.services.processes.blobs import _read_job_phases
 
 
 @pytest.mark.parametrize("phase", Phase)
 def test_blobs_are_needed_until_the_job_has_ended(phase: Phase) -> None:
     replica = Replica([])
-    assert _job_phases(replica) is None
+    assert _read_job_phases(replica) is None
     job = Job(job_id="job", requester="client/me", phase=phase, cause=3)
     replica.states[DISPATCHER] = DispatcherState(jobs=Map({"job": job}))
-    fate_of = _job_phases(replica)
+    fate_of = _read_job_phases(replica)
     assert fate_of is not None
     assert fate_of("job") is (JobPhase.OVER if phase in (Phase.TERMINATED, Phase.ENDED) else JobPhase.LIVE)
     assert fate_of("another") is JobPhase.UNKNOWN

@@ -216,9 +216,9 @@ def test_module_is_the_command() -> None:
 
 def test_json_is_what_it_was_told_to_be() -> None:
     from tailrace.services.cli.args.common_options import Format
-    from tailrace.services.cli.commands.jobs import print_output
+    from tailrace.services.cli.commands.jobs import format_output
     from tailrace.services.client import OutputRecord
 
     record = OutputRecord(0, 4999, 2, None, "to : 3", {"word": "to", "count": 3})
-    assert print_output(record, Format.TEXT) == "2> to : 3"
-    assert json.loads(print_output(record, Format.JSON))["record"] == {"word": "to", "count": 3}
+    assert format_output(record, Format.TEXT) == "2> to : 3"
+    assert json.loads(format_output(record, Format.JSON))["record"] == {"word": "to", "count": 3}

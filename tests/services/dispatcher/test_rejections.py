@@ -23,7 +23,7 @@ from tailrace.services.dispatcher import jobs
 from tailrace.services.dispatcher.state import DispatcherState, Phase
 from tailrace.services.log import Codec
 
-from ..simulated_cluster.cluster import Cluster, graph, replay_events
+from ..simulated_cluster.cluster import Cluster, graph, replay_to_replica
 
 PROGRAM = EntryPoint(target="program:main", arguments=(), configuration={}, python_files=())
 
@@ -67,9 +67,9 @@ def test_a_job_that_was_accepted_runs_where_it_would_be_refused_now(
     program: bool, cancelled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = conversation(program=program, cancelled=cancelled)
-    expected = replay_events(records)
+    expected = replay_to_replica(records)
     leader_refuses(monkeypatch)
-    found = replay_events(records)
+    found = replay_to_replica(records)
     assert dispatcher_of(found) == dispatcher_of(expected)
     assert found.states["job_master/j"] == expected.states["job_master/j"]
 
@@ -80,7 +80,7 @@ def test_a_job_that_was_rejected_is_none_where_it_would_be_accepted_now(
 ) -> None:
     records = conversation(program=program, cancelled=False, monkeypatch=monkeypatch)
     assert [each.body for each in records if isinstance(each.body, client.JobRejected)]
-    state = dispatcher_of(replay_events(records))
+    state = dispatcher_of(replay_to_replica(records))
     assert (dict(state.jobs), dict(state.owing), len(state.building), dict(state.refusals)) == ({}, {}, 0, {})
 
 

@@ -15,7 +15,7 @@ from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.snapshots.state_hash import StateHasher, hash_all
 
-from ..snapshots.simulated_logs import WALKS, history, skip_output
+from ..snapshots.simulated_logs import WALKS, create_quiet_replica, history
 
 SEEDS = WALKS
 SHORT = 40
@@ -37,7 +37,7 @@ class LiveMoment(msgspec.Struct, frozen=True):
 @functools.cache
 def record_live_moments(seed: int) -> tuple[LiveMoment, ...]:
     """A Live for each event."""
-    replica, found, time = skip_output(), [], -1
+    replica, found, time = create_quiet_replica(), [], -1
     hasher = StateHasher(replica)
     for record in history(seed):
         replica.apply(record)

@@ -23,7 +23,7 @@ from tailrace.services.log.event_log import read_to_end
 from tailrace.services.snapshots.fingerprint import schema_fingerprint
 
 from ..scenarios import SCENARIOS
-from ..snapshots.simulated_logs import WALKS, create_log, skip_output
+from ..snapshots.simulated_logs import WALKS, create_log, create_quiet_replica
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 RELEASES = sorted(path.name for path in GOLDEN.iterdir())
@@ -57,7 +57,7 @@ def test_what_was_said_then_is_what_is_owed_today(name: str) -> None:
 
 
 def replayed(path: Path) -> DecisionCheck:
-    check = DecisionCheck(skip_output())
+    check = DecisionCheck(create_quiet_replica())
     log = FileLog.open(path)
     try:
         for batch in read_to_end(log):

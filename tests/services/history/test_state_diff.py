@@ -20,12 +20,12 @@ from tailrace.services.history.state_diff import (
 )
 from tailrace.services.history.time_travel import cluster_moment
 
-from ..snapshots.simulated_logs import skip_output
+from ..snapshots.simulated_logs import create_quiet_replica
 from .recorded_history import SEEDS, record_live_moments
 
 
 def replica_at(seed: int, offset: int) -> Replica:
-    known, replica = record_live_moments(seed)[offset], skip_output()
+    known, replica = record_live_moments(seed)[offset], create_quiet_replica()
     replica.restore(known.states, known.leadership, known.offset)
     return replica
 

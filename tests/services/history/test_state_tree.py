@@ -16,7 +16,7 @@ from tailrace.services.history.state_tree import (
     StateTree,
     change_path,
     escape,
-    format_value,
+    format_path,
     list_entries,
     parse,
     unescape,
@@ -53,7 +53,7 @@ def test_every_path_that_is_walked_leads_back_to_what_was_found(seed: int) -> No
         count += 1
         if count % 17 == 0:
             here: Parts = ("leaders",)
-            assert parse(format_value(parts), here) == parts
+            assert parse(format_path(parts), here) == parts
             assert plain(tree.at(parts)) == plain(found)
     assert count > 100
 
@@ -64,7 +64,7 @@ def test_any_key_is_one_name(key: str) -> None:
     assert "/" not in name
     assert name not in ("", ".", "..")
     assert unescape(name) == key
-    assert parse(format_value((key, "x")), ()) == (key, "x")
+    assert parse(format_path((key, "x")), ()) == (key, "x")
 
 
 def test_paths_are_read_from_where_one_is() -> None:

@@ -17,7 +17,7 @@ from tailrace.services.history.to_builtins import to_builtins
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 
-from ..simulated_cluster.cluster import Cluster, replay_events
+from ..simulated_cluster.cluster import Cluster, replay_to_replica
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_the_state_at_every_offset_is_the_fold_of_the_log_up_to_it(
     cluster: Cluster, log: MemoryEventLog
 ) -> None:
     for offset in range(-1, len(cluster.log)):
-        assert state_at(log, offset) == cluster_moment(replay_events(cluster.log[: offset + 1]))
+        assert state_at(log, offset) == cluster_moment(replay_to_replica(cluster.log[: offset + 1]))
 
 
 def test_without_an_offset_it_is_now(cluster: Cluster, log: MemoryEventLog) -> None:
@@ -51,9 +51,9 @@ def test_without_an_offset_it_is_now(cluster: Cluster, log: MemoryEventLog) -> N
 
 
 def test_the_hash_changes_with_the_state_and_with_nothing_else(cluster: Cluster) -> None:
-    replica = replay_events(cluster.log[:-1])
+    replica = replay_to_replica(cluster.log[:-1])
     before = state_hash(replica)
-    assert before == state_hash(replay_events(cluster.log[:-1]))
+    assert before == state_hash(replay_to_replica(cluster.log[:-1]))
     replica.apply(cluster.log[-1])
     assert state_hash(replica) == state_hash(cluster.replica) != before
 

@@ -24,7 +24,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
 
 from ..scripted_election import GivenMandates
-from ..simulated_cluster.cluster import graph, header, replay_events
+from ..simulated_cluster.cluster import graph, header, replay_to_replica
 from .test_host import WORKER, everything, is_answer, registers, wait_for
 
 ROLES = ("dispatcher", "resource_manager")
@@ -378,8 +378,8 @@ def test_what_a_deposed_leader_still_says_is_ignored_by_all(
     assert second.host.leading.wait(TIMEOUT_S)
     log.append([late])
     records = everything(log)
-    assert replay_events(records).states == replay_events(records[:-1]).states
-    assert not replay_events(records[:-1]).leadership.accepts(records[-1])
+    assert replay_to_replica(records).states == replay_to_replica(records[:-1]).states
+    assert not replay_to_replica(records[:-1]).leadership.accepts(records[-1])
 
 
 def test_all_end_with_the_cluster_and_who_starts_behind_its_end_waits_for_a_leader(

@@ -8,7 +8,7 @@ from tailrace.schemas import dispatcher, job_master, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
-from tailrace.services.simulation.task_events import acknowledge_checkpoint
+from tailrace.services.simulation.task_events import acknowledge_checkpoint_event
 
 from ..async_simulator import AsyncSimulator, SimulatedProcess
 from .checkpoints import CheckpointFaults, stray_acknowledgement
@@ -141,7 +141,7 @@ class CheckpointChaos:
 
     def _any_acknowledgement(self, attempts: list[str]) -> job_master.AcknowledgeCheckpoint:
         job_id, number = self._any_job(), self.draw.randint(1, 3)
-        body = acknowledge_checkpoint(job_id, self.draw.choice(attempts), number).body
+        body = acknowledge_checkpoint_event(job_id, self.draw.choice(attempts), number).body
         assert isinstance(body, job_master.AcknowledgeCheckpoint)
         return body
 

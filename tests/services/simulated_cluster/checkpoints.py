@@ -19,7 +19,7 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.types import CheckpointOptions, ExecutionState
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.simulation.checkpoint_storage import SimulatedStorage, StatePart, part_name
-from tailrace.services.simulation.task_events import acknowledge_checkpoint
+from tailrace.services.simulation.task_events import acknowledge_checkpoint_event
 from tailrace.services.task_executor.instructions import AbortTasks, ConfirmTasks, TriggerTasks
 from tailrace.services.task_executor.state import Task
 
@@ -169,7 +169,7 @@ class TaskCheckpoints:
             self._stopping[attempt] = key
         counts = {RECORDS: float(part.count)} if options.stops else {}
         for _ in range(2 if self._happens(trouble.twice) else 1):
-            acknowledged = acknowledge_checkpoint(key[0], attempt, key[1], counts, stops=options.stops)
+            acknowledged = acknowledge_checkpoint_event(key[0], attempt, key[1], counts, stops=options.stops)
             self._say(acknowledged.body)
 
     def _say(self, body: Body) -> None:

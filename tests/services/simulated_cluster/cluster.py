@@ -33,9 +33,9 @@ from tailrace.services.simulation.simulated_effects import MASTER_INSTRUCTIONS, 
 from tailrace.services.simulation.task_events import HARDWARE as HARDWARE
 from tailrace.services.simulation.task_events import PROFILE as PROFILE
 from tailrace.services.simulation.task_events import (
-    acknowledge_checkpoint,
-    register_task_executor,
-    report_state_change,
+    acknowledge_checkpoint_event,
+    register_event,
+    state_change_event,
 )
 from tailrace.services.task_executor import TaskExecutor
 from tailrace.services.task_executor.instructions import (
@@ -107,7 +107,7 @@ class Cluster:
         self.dead.discard(address)
         self.obeyed = {pair for pair in self.obeyed if pair[0] != address}
         claim = self.replica.leadership.leaders[address].offset
-        self._say(address, register_task_executor(resource_id, slots, process_address="sim", cause=claim))
+        self._say(address, register_event(resource_id, slots, process_address="sim", cause=claim))
 
     def kill(self, resource_id: str) -> None:
         """SIGKILL of a TaskExecutor's process."""
@@ -264,7 +264,9 @@ class Cluster:
                 attempt = task.execution_attempt_id
                 name = part_name(task.vertex_id, task.subtask_index)
                 self.storage.write(told.options.directory, name, StatePart(attempt, 0))
-                owed = acknowledge_checkpoint(told.job_id, attempt, told.checkpoint_id, cause=told.cause)
+                owed = acknowledge_checkpoint_event(
+                    told.job_id, attempt, told.checkpoint_id, cause=told.cause
+                )
                 self._say(role_address, owed)
 
     def report(
@@ -280,7 +282,7 @@ class Cluster:
     ) -> None:
         """A task changes its state; `cause`: what it was stopped by, or else what it runs by."""
         task = self.task(role_address, attempt)
-        owed = report_state_change(
+        owed = state_change_event(
             task.job_id,
             attempt,
             state,
@@ -324,7 +326,7 @@ def new_replica(*, only: Callable[[str], bool] | None = None, on_illegal: OnIlle
     return Replica(roles, only=only, on_illegal=on_illegal)
 
 
-def replay_events(records: Sequence[Record]) -> Replica:
+def replay_to_replica(records: Sequence[Record]) -> Replica:
     """All roles after these events."""
     replica = new_replica()
     for record in records:

@@ -41,7 +41,7 @@ def find_contradictions(world: AsyncSimulator) -> Iterator[tuple[SimulatedProces
         for job_id in state.jobs:
             master = world.leader(f"job_master/{job_id}")
             if master is not None:
-                yield from _job_reports(master, process, resource_id, job_id, position)
+                yield from _job_contradictions(master, process, resource_id, job_id, position)
 
 
 def heartbeats_count(manager: SimulatedProcess, worker: SimulatedProcess) -> bool:
@@ -72,7 +72,7 @@ def heartbeats_count(manager: SimulatedProcess, worker: SimulatedProcess) -> boo
     return heard[1] is not None
 
 
-def _job_reports(
+def _job_contradictions(
     master: SimulatedProcess, process: SimulatedProcess, resource_id: str, job_id: str, position: int
 ) -> Iterator[tuple[SimulatedProcess, str, OutgoingEvent]]:
     own, address = process.leads[0], f"job_master/{job_id}"

@@ -22,7 +22,7 @@ from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
 from ...log_checker import Violation, check
 from ...log_checker.events import Event, event
-from ..async_simulator import AsyncSimulator, lines, owed_events
+from ..async_simulator import AsyncSimulator, find_owed_events, lines
 from ..job_master.invariants import check_job_master
 from .checkpoint_invariants import CheckpointHistory, check_checkpoints
 from .cluster import new_replica
@@ -96,7 +96,7 @@ class Invariants:
     def settled(self) -> None:
         """At rest: nothing is owed, no deadline is missed, and what runs is what is to run."""
         world = self.world
-        for address, each in owed_events(world):
+        for address, each in find_owed_events(world):
             raise AssertionError(f"{address} owes {each.body} still\n{self.tail()}")
         for process in world.processes():
             for address, state in process.states.items():

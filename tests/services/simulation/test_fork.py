@@ -47,7 +47,7 @@ from tailrace.services.simulation.fork_members import (
     write_members,
 )
 from tailrace.services.simulation.fork_settings import read_fork_members, read_fork_settings, write_settings
-from tailrace.services.simulation.task_events import register_task_executor
+from tailrace.services.simulation.task_events import register_event
 from tailrace.services.task_executor import TaskExecutor
 
 from ..simulated_cluster.cluster import graph
@@ -184,7 +184,7 @@ def test_real_hosts_go_on_from_there() -> None:
         running(log, workers, {TASK_EXECUTOR: NoOpTaskExecutorEffects(workers.emit)}),
     ):
         for each, member in own.items():
-            workers.emit(each, register_task_executor(member.resource_id, member.slots))
+            workers.emit(each, register_event(member.resource_id, member.slots))
         again = wait_for(log, fork, is_running)
         assert again.header.recipient == "job_master/j1", "what ran at the place runs on"
         header = Header(event_id="s", time=1, sender="client/x", sender_epoch=0, recipient=DISPATCHER)

@@ -11,7 +11,7 @@ from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.simulation.latencies import DEFAULT_LATENCIES, Latencies, Work
 from tailrace.services.simulation.simulator import LivelockError
 from tailrace.services.simulation.task_behavior import UniformTaskBehavior
-from tailrace.services.simulation.task_events import register_task_executor
+from tailrace.services.simulation.task_events import register_event
 from tailrace.services.task_executor import TaskExecutor
 
 from ..simulated_cluster.cluster import SECOND
@@ -126,7 +126,7 @@ def test_talk_without_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     studio = HistoryBuilder()
     studio.start_workers("te-1")
     studio.run(1)
-    monkeypatch.setattr(TaskExecutor, "decide", lambda *_: [register_task_executor("te-1", 2)])
+    monkeypatch.setattr(TaskExecutor, "decide", lambda *_: [register_event("te-1", 2)])
     monkeypatch.setattr("tailrace.services.simulation.simulator.MAX_TURNS", 30)
     studio.at(2, studio.submit, "j1", 1)
     with pytest.raises(LivelockError, match="talk without end at offset"):

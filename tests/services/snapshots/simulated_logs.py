@@ -37,6 +37,6 @@ def create_log(name: str | int) -> MemoryEventLog:
     return log
 
 
-def skip_output() -> Replica:
+def create_quiet_replica() -> Replica:
     """All roles, nothing folded; it does not tell of what is illegal."""
     return new_replica(on_illegal=lambda *_: None)

@@ -12,15 +12,15 @@ from tailrace.services.core.leadership import Leader, LeadershipState
 from tailrace.services.core.role import kind_of
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.snapshots.encoding import LEADERSHIP, decode, encode
-from tailrace.services.snapshots.fingerprint import compute_fingerprint, schema_fingerprint
+from tailrace.services.snapshots.fingerprint import fingerprint_types, schema_fingerprint
 
 from ..simulated_cluster.cluster import SECOND
-from .simulated_logs import HISTORIES, history, skip_output
+from .simulated_logs import HISTORIES, create_quiet_replica, history
 
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_what_is_written_is_read_as_the_same_and_goes_on_as_the_same(name: str | int) -> None:
-    replica = skip_output()
+    replica = create_quiet_replica()
     for record in history(name):
         for address in replica.apply(record):
             state, role = replica.states[address], replica.role(address)
@@ -86,14 +86,14 @@ def test_any_change_of_a_type_or_a_default_changes_the_fingerprint(
     fields: list[tuple[str, type, object]],
 ) -> None:
     after = msgspec.defstruct("Before", fields, frozen=True, module=__name__)
-    assert compute_fingerprint({"x": Before}) != compute_fingerprint({"x": after})
+    assert fingerprint_types({"x": Before}) != fingerprint_types({"x": after})
     same = msgspec.defstruct(
         "Before",
         [("numbers", Map[str, int], Map()), ("colour", Colour, Colour.RED)],
         frozen=True,
         module=__name__,
     )
-    assert compute_fingerprint({"x": Before}) == compute_fingerprint({"x": same})
+    assert fingerprint_types({"x": Before}) == fingerprint_types({"x": same})
 
 
 def test_the_fingerprint_of_this_release_is_always_the_same() -> None:

@@ -21,11 +21,15 @@ from tailrace.services.log import Codec, LogTruncated
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.snapshots import fingerprint, store
 from tailrace.services.snapshots.builder import create_snapshot
-from tailrace.services.snapshots.recovery import read_client_view, read_newest_leadership, restore_newest
+from tailrace.services.snapshots.recovery import (
+    read_newest_client_view,
+    read_newest_leadership,
+    restore_newest,
+)
 from tailrace.services.snapshots.state_hash import StateHasher, hash_all
 from tailrace.services.snapshots.store import SnapshotStore
 
-from .simulated_logs import LONG, create_log, history, skip_output
+from .simulated_logs import LONG, create_log, create_quiet_replica, history
 
 LAST = len(history(LONG)) - 1
 
@@ -46,7 +50,7 @@ def path(snapshots: SnapshotStore, offset: int) -> Path:
 
 def started(log: MemoryEventLog, snapshots: SnapshotStore) -> tuple[Replica, int, list[str]]:
     """A replica at the end of the log; the offset that it began with; what people were told."""
-    replica = skip_output()
+    replica = create_quiet_replica()
     with capture_logs() as said:
         header = restore_newest(replica, log, snapshots)
     tail = log.tail(replica.offset + 1)
@@ -65,7 +69,7 @@ def hash_of(replica: Replica) -> str:
 
 
 def whole_way() -> str:
-    replica = skip_output()
+    replica = create_quiet_replica()
     for record in history(LONG):
         replica.apply(record)
     return hash_of(replica)
@@ -193,7 +197,7 @@ def test_a_gap_between_snapshot_and_log_is_refused(log: MemoryEventLog, snapshot
     create_snapshot(log, snapshots, LAST - 5)
     log.truncate(LAST - 4)
     with pytest.raises(LogTruncated, match=f"begins at offset {LAST - 4}, but offset {LAST - 5} is needed"):
-        restore_newest(skip_output(), log, snapshots)
+        restore_newest(create_quiet_replica(), log, snapshots)
 
 
 def test_where_the_head_is_gone_a_log_without_a_snapshot_is_refused(
@@ -247,14 +251,14 @@ def test_who_leads_is_known_from_a_snapshot_and_what_follows(
 ) -> None:
     assert read_newest_leadership(log, snapshots) == (LeadershipState(), 0)
     create_snapshot(log, snapshots, LAST - 5)
-    replica = skip_output()
+    replica = create_quiet_replica()
     for record in history(LONG)[: LAST - 5]:
         replica.apply(record)
     assert read_newest_leadership(log, snapshots) == (replica.leadership, LAST - 5)
     dispatcher = replica.states[DISPATCHER]
     assert isinstance(dispatcher, DispatcherState)
     assert dispatcher.configuration
-    assert read_client_view(log, snapshots) == (replica.leadership, dispatcher.configuration, LAST - 5)
+    assert read_newest_client_view(log, snapshots) == (replica.leadership, dispatcher.configuration, LAST - 5)
     path(snapshots, LAST - 6).write_bytes(b"x")
     with capture_logs() as said:
         assert read_newest_leadership(log, snapshots) == (LeadershipState(), 0)

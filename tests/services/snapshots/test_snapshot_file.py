@@ -16,12 +16,12 @@ from tailrace.services.snapshots.fingerprint import schema_fingerprint
 from tailrace.services.snapshots.snapshot_file import Snapshot, UnusableSnapshot, pack, unpack
 from tailrace.services.snapshots.state_hash import StateHasher, hash_all
 
-from .simulated_logs import history, skip_output
+from .simulated_logs import create_quiet_replica, history
 
 
 @functools.cache
 def file() -> bytes:
-    replica = skip_output()
+    replica = create_quiet_replica()
     for record in history("a_job_finishes"):
         replica.apply(record)
     return pack(replica, cluster="c", event_id="e", fingerprint=schema_fingerprint(), time=5)[1]
@@ -38,7 +38,7 @@ def test_it_says_what_it_is() -> None:
 
 
 def test_the_same_states_are_the_same_file() -> None:
-    replica = skip_output()
+    replica = create_quiet_replica()
     read(file()).restore(replica)
     again = pack(replica, cluster="c", event_id="e", fingerprint=schema_fingerprint(), time=5)[1]
     assert again == file()
@@ -86,7 +86,7 @@ def test_a_process_reads_the_states_that_it_serves() -> None:
     some = Replica([Dispatcher()])
     read(file()).restore(some)
     assert list(some.states) == ["dispatcher"]
-    everything = skip_output()
+    everything = create_quiet_replica()
     read(file()).restore(everything)
     assert hash_all(StateHasher(everything).hashes()) == read(file()).header.state_hash
     assert some.states["dispatcher"] == everything.states["dispatcher"]

@@ -15,7 +15,7 @@ from tailrace.services.snapshots import state_delta
 from tailrace.services.snapshots.encoding import encode
 from tailrace.services.snapshots.state_delta import Key, changes, join, split
 
-from .simulated_logs import WALKS, history, skip_output
+from .simulated_logs import WALKS, create_quiet_replica, history
 
 
 @pytest.fixture(params=[(2, 16), (64, 1024)], ids=["small", "usual"], autouse=True)
@@ -28,7 +28,7 @@ def _sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @functools.cache
 def along(name: int) -> tuple[dict[str, msgspec.Struct], ...]:
     """The states after each event."""
-    replica, found = skip_output(), []
+    replica, found = create_quiet_replica(), []
     for record in history(name):
         replica.apply(record)
         found.append({**replica.states, "leadership": replica.leadership})

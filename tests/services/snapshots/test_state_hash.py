@@ -14,7 +14,7 @@ from tailrace.services.core.replica import Replica
 from tailrace.services.snapshots.snapshot_file import pack, unpack
 from tailrace.services.snapshots.state_hash import StateHasher, hash_all
 
-from .simulated_logs import HISTORIES, history, skip_output
+from .simulated_logs import HISTORIES, create_quiet_replica, history
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,7 +25,7 @@ def hash_of(replica: Replica) -> str:
 
 def hashes_along(name: str | int) -> list[str]:
     """By one hasher that looks after each event."""
-    replica = skip_output()
+    replica = create_quiet_replica()
     hasher = StateHasher(replica)
     found = []
     for record in history(name):
@@ -41,19 +41,19 @@ def test_from_the_start_and_from_any_snapshot_it_is_the_same(name: str | int, da
     log = history(name)
     cut = data.draw(st.integers(1, len(log)))
     end = data.draw(st.integers(cut, len(log)))
-    whole_way, first = skip_output(), skip_output()
+    whole_way, first = create_quiet_replica(), create_quiet_replica()
     for record in log[:end]:
         whole_way.apply(record)
     for record in log[:cut]:
         first.apply(record)
     header, file = pack(first, cluster="c", event_id=log[cut - 1].header.event_id, fingerprint="f", time=0)
     assert header.state_hash == hash_of(first)
-    second = skip_output()
+    second = create_quiet_replica()
     unpack(file, cluster="c", fingerprint="f").restore(second)
     assert (second.offset, hash_of(second)) == (first.offset, header.state_hash)
     assert sorted(second.active_addresses) == sorted(first.active_addresses)
     changed = [sorted(second.apply(record)) for record in log[cut:end]]
-    third = skip_output()
+    third = create_quiet_replica()
     for record in log[:cut]:
         third.apply(record)
     assert changed == [sorted(third.apply(record)) for record in log[cut:end]]
@@ -64,7 +64,7 @@ def test_from_the_start_and_from_any_snapshot_it_is_the_same(name: str | int, da
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_what_a_hasher_remembers_makes_no_difference(name: str | int) -> None:
-    replica = skip_output()
+    replica = create_quiet_replica()
     for record in history(name):
         replica.apply(record)
     assert hashes_along(name)[-1] == hash_of(replica)
@@ -72,7 +72,7 @@ def test_what_a_hasher_remembers_makes_no_difference(name: str | int) -> None:
 
 def test_every_change_changes_it_and_nothing_else_does() -> None:
     for name in ("a_job_finishes", 1):
-        replica, before, last = skip_output(), hash_of(skip_output()), None
+        replica, before, last = create_quiet_replica(), hash_of(create_quiet_replica()), None
         for record, now in zip(history(name), hashes_along(name), strict=True):
             leadership = replica.leadership
             changed = bool(replica.apply(record)) or replica.leadership != leadership

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-_MESSAGE_LIMIT: Final = 900_000
+_MAX_MESSAGE_BYTES: Final = 900_000
 """Bytes of a chunk in one message of the changelog, below Kafka's usual limit of 1 MiB."""
 
 
@@ -187,9 +187,9 @@ class PendingFiles:
 
 def _filled(file: PendingFile, records: int, chunk: bytes) -> Iterator[Filled]:
     """A chunk that the file is to get, in messages."""
-    starts = range(0, max(1, len(chunk)), _MESSAGE_LIMIT)
+    starts = range(0, max(1, len(chunk)), _MAX_MESSAGE_BYTES)
     for start in starts:
         last = start == starts[-1]
-        part = chunk[start : start + _MESSAGE_LIMIT] if len(starts) > 1 else chunk
+        part = chunk[start : start + _MAX_MESSAGE_BYTES] if len(starts) > 1 else chunk
         name = "" if file.chunks or start else file.name
         yield Filled(file.number, file.opened_at, records if last else 0, part, last, name)

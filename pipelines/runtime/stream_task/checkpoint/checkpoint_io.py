@@ -15,7 +15,7 @@ from .....infra import threads
 from .....infra.storage.errors import CheckpointError
 from ...common.failures import TaskError, describe_failure, truncate
 from ...common.protocol import CheckpointAcknowledged, CheckpointDeclined, TaskNotice
-from .subtask_snapshot import SubtaskSnapshot
+from .subtask_snapshot import PendingSubtaskSnapshot
 
 _MAX_QUEUED: Final = 4
 """Parts: each may hold as much in flight as checkpointing.LIMIT."""
@@ -26,10 +26,10 @@ class CheckpointIO:
 
     def __init__(self, notify: Callable[[TaskNotice], None]) -> None:
         self._notify = notify
-        self._parts: queue.SimpleQueue[SubtaskSnapshot | None] = queue.SimpleQueue()
+        self._parts: queue.SimpleQueue[PendingSubtaskSnapshot | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def finish(self, part: SubtaskSnapshot) -> None:
+    def finish(self, part: PendingSubtaskSnapshot) -> None:
         """Writes a part, and acknowledges or declines it; returns at once.
 
         Where storage is slow, parts of checkpoints that are over may still wait: behind a few of them it is declined.
@@ -54,7 +54,7 @@ class CheckpointIO:
             self._notify(_finished(part))
 
 
-def _finished(part: SubtaskSnapshot) -> TaskNotice:
+def _finished(part: PendingSubtaskSnapshot) -> TaskNotice:
     try:
         return CheckpointAcknowledged(part.checkpoint_id, *part.finish())
     except (CheckpointError, TaskError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...common.failures import ProgressLostError, TaskError
-from ..input.barrier_handler import LIMIT
+from ..input.barrier_handler import MAX_HELD_BYTES
 
 
 class StopWithSavepoint:
@@ -30,7 +30,7 @@ class StopWithSavepoint:
     def wait(self, take: Callable[[], None], size: int) -> None:
         """Keeps input of so many bytes until it is known whether the task stops."""
         self._waiting_bytes += size
-        if self._waiting_bytes > LIMIT:
+        if self._waiting_bytes > MAX_HELD_BYTES:
             self._refused = True
             self._waiting.clear()
         if not self._refused:

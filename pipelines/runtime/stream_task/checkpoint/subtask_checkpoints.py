@@ -28,7 +28,7 @@ from ..input.input_gate import InputGate
 from ..state.subtask_state import SubtaskState
 from .stop_with_savepoint import StopWithSavepoint
 from .subtask_output import SubtaskOutput
-from .subtask_snapshot import SubtaskId, SubtaskSnapshot
+from .subtask_snapshot import PendingSubtaskSnapshot, SubtaskId
 
 
 class SubtaskCheckpointCoordinator:
@@ -61,7 +61,7 @@ class SubtaskCheckpointCoordinator:
         self._inline = inline
         self._take = take
         self._checkpoints = BarrierHandler(over, aligned_inputs=aligned_inputs)
-        self._parts: list[SubtaskSnapshot] = []
+        self._parts: list[PendingSubtaskSnapshot] = []
         """Cut, and not yet both complete and committed."""
         self._uncommitted = 0
         """How many of them the open transaction holds."""
@@ -134,7 +134,7 @@ class SubtaskCheckpointCoordinator:
             for part in self._parts:
                 part.committed = True
 
-    def take_parts(self) -> list[SubtaskSnapshot]:
+    def take_parts(self) -> list[PendingSubtaskSnapshot]:
         """Parts whose barriers have all come and whose cut is committed, each once."""
         if not self._parts:
             return []
@@ -174,7 +174,7 @@ class SubtaskCheckpointCoordinator:
             self._chain.finish()
         self._output.flush()
         self._output.barrier(checkpoint)
-        part = SubtaskSnapshot(self._owner, pending, self._inline())
+        part = PendingSubtaskSnapshot(self._owner, pending, self._inline())
         self._output.mark(checkpoint.checkpoint_id, part.marked)
         if self._kept.writer is not None:
             part.state = self._kept.writer.cut(checkpoint.options)

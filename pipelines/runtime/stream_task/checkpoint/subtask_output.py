@@ -33,9 +33,9 @@ class CommittedProgress(msgspec.Struct, frozen=True):
     """Where it lies in the changelog."""
 
 
-QUEUE_LIMIT: Final = 32 << 20
+QUEUE_LIMIT_BYTES: Final = 32 << 20
 """Bytes of queued messages that are committed at once. The messages of one letter go together, so it may be more."""
-MUCH: Final = 100_000
+LARGE_COMMIT_RECORDS: Final = 100_000
 """Records and messages that have gathered for output and are committed at once instead of at the next interval."""
 
 
@@ -82,7 +82,10 @@ class SubtaskOutput:
     @property
     def is_large(self) -> bool:
         """Whether so much waits to be sent that it is to be committed at once."""
-        return self._writer.pending + len(self._queue) >= MUCH or self._queue.size >= QUEUE_LIMIT
+        return (
+            self._writer.pending + len(self._queue) >= LARGE_COMMIT_RECORDS
+            or self._queue.size >= QUEUE_LIMIT_BYTES
+        )
 
     @property
     def queued_bytes(self) -> int:

@@ -40,7 +40,7 @@ class SubtaskId(msgspec.Struct, frozen=True):
     """Of what comes in on channels, behind that prefix."""
 
 
-class SubtaskSnapshot:
+class PendingSubtaskSnapshot:
     """Made at the cut. Everything but `finish` is the task's thread's."""
 
     def __init__(

@@ -28,7 +28,7 @@ import msgspec
 from .....schemas.types import SnapshotType
 from ...common.deployment import CheckpointTrigger
 
-LIMIT: Final = 64 << 20
+MAX_HELD_BYTES: Final = 64 << 20
 """Bytes that are held back or captured at most; a checkpoint that needs more is declined."""
 
 InputChannel = tuple[int, int]
@@ -118,7 +118,7 @@ class BarrierHandler:
     """
 
     def __init__(
-        self, before: int = 0, limit: int = LIMIT, *, aligned_inputs: Set[int] = frozenset()
+        self, before: int = 0, limit: int = MAX_HELD_BYTES, *, aligned_inputs: Set[int] = frozenset()
     ) -> None:
         self._latest = self._before = before
         self._limit = limit

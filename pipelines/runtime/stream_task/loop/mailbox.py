@@ -15,7 +15,7 @@ import msgspec
 
 from ...common.protocol import AbortCheckpoint, ConfirmCheckpoint, SwitchQuery, TriggerCheckpoint
 
-MAILBOX_CAPACITY: Final = 8 << 20
+CAPACITY_BYTES: Final = 8 << 20
 """Bytes. Enough for a commit's worth of buffers, and little beside the interpreter."""
 
 
@@ -61,7 +61,7 @@ class Mailbox:
     @property
     def full(self) -> bool:
         """Whether the input thread should stop reading."""
-        return self._size >= MAILBOX_CAPACITY
+        return self._size >= CAPACITY_BYTES
 
     @property
     def empty(self) -> bool:

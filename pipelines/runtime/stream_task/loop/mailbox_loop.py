@@ -37,14 +37,14 @@ from .commit_schedule import CommitSchedule
 from .mailbox import ForwardedMessage, Mail, Mailbox, WakeUp
 from .subtask import Subtask
 
-POLL_LIMIT: Final = 10_000
+MAX_POLL_RECORDS: Final = 10_000
 """Records that a source is asked for at once: between two polls commands are heard."""
 
 RECOMMIT_S: Final = 3600.0
 """How often a task commits that has nothing to commit: brokers forget a transactional id that is not used for long."""
 ALIGNS_S: Final = 20.0
 """How long the cut of a checkpoint may wait for barriers: nothing is committed meanwhile, and its output waits."""
-UNCOMMITTED_LIMIT: Final = 64 << 20
+MAX_UNCOMMITTED_BYTES: Final = 64 << 20
 """Bytes of output that may wait for the end of an alignment."""
 _FOREVER_S: Final = 3600.0
 _COUNT_INTERVAL_S: Final = 1.0
@@ -193,7 +193,7 @@ class MailboxLoop:
     def _poll(self) -> None:
         now = time.monotonic()
         if now >= self._poll_at:
-            polled = self._task.poll(POLL_LIMIT)
+            polled = self._task.poll(MAX_POLL_RECORDS)
             self._poll_at = now + polled.wait_s
             if self._task.output.is_large:
                 self._commit()
@@ -229,7 +229,7 @@ class MailboxLoop:
         if task.output.is_large:
             # It is committed later, but takes less memory than records do.
             task.output.flush()
-        if task.output.queued_bytes > UNCOMMITTED_LIMIT:
+        if task.output.queued_bytes > MAX_UNCOMMITTED_BYTES:
             return f"while it waited for barriers, {task.output.queued_bytes} bytes of output could not be committed"
         since = self._aligning_since
         if since is not None and now >= since + ALIGNS_S and not task.cuts.aligns_savepoint:

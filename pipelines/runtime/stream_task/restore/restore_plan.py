@@ -26,9 +26,9 @@ from ....checkpoint.metadata import CheckpointMetadata, SubtaskSnapshot, read_me
 from ....checkpoint.redistribution import (
     InFlightChannel,
     InFlightFilter,
-    RestoredJob,
+    RestoredSubtask,
     StateAssignment,
-    redistribute,
+    redistribute_state,
 )
 from ....checkpoint.state_files import in_flight_key, read_in_flight, read_section
 from ....graph.chain import edge_type
@@ -45,7 +45,7 @@ from ..state.progress_entry import ProgressEntry
 from .changelog_reader import ChangelogTail
 from .progress_evidence import require_checkpoint, require_not_superseded
 
-_NOTHING = RestoredJob({}, (), False)
+_NOTHING = RestoredSubtask({}, (), False)
 
 
 class RestorePlan(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class RestorePlan(msgspec.Struct, frozen=True):
     """The offset to read the changelog from; None: nothing in it counts."""
     uri: str | None
     """The directory of the checkpoint; None: there is none."""
-    restored: RestoredJob
+    restored: RestoredSubtask
     """What the subtask takes of it."""
     parallelism_before: int
     """Of the vertex, in the checkpoint."""
@@ -131,7 +131,7 @@ def plan_restore(
         begins,
         None if begins else _changelog_from(metadata, deployment, subtask, generation, entry),
         metadata.checkpoint.uri,
-        redistribute(metadata, deployment.job_graph, deployment.vertex_id, subtask),
+        redistribute_state(metadata, deployment.job_graph, deployment.vertex_id, subtask),
         _parallelism_before(metadata, deployment),
         _continued(metadata, deployment, subtask, restore),
     )

@@ -19,7 +19,7 @@ from .....infra.storage.storage import Storage
 from ....checkpoint.delta_writer import DeltaWriter
 from .full_snapshot import Files
 
-_AT_ONCE: Final = 16 << 20
+_MAX_HELD_BACK_BYTES: Final = 16 << 20
 """Bytes that are held back for a file of their own, where files cannot be appended to."""
 
 
@@ -70,7 +70,7 @@ class DeltaSegment:
         """Has messages written, by operator id; `size`: their bytes."""
         self.size += size
         self._held_back += size
-        at_once = not self._storage.can_append and self._held_back >= _AT_ONCE
+        at_once = not self._storage.can_append and self._held_back >= _MAX_HELD_BACK_BYTES
         if at_once:
             self._note_cut()
         self._unwritten.append(_PendingDelta(messages, size, at_once))

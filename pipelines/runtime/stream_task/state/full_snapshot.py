@@ -39,7 +39,7 @@ SECTION_BYTES: Final = 256 << 10
 
 FULL: Final = ".full"
 """How names of such files end."""
-_CHUNK: Final = 8 << 20
+_CHUNK_BYTES: Final = 8 << 20
 
 
 class FullSnapshotWrite(Protocol):
@@ -125,7 +125,7 @@ class FullSnapshotFile:
 
     def _upload(self, source: Path) -> None:
         with source.open("rb") as file, self._storage.create(self._path) as target:
-            while chunk := file.read(_CHUNK):
+            while chunk := file.read(_CHUNK_BYTES):
                 target.write(chunk)
 
 

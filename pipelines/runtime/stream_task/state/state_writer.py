@@ -33,15 +33,16 @@ LEAST_CHAIN: Final = 1 << 20
 """Bytes of changes that are never worth a FULL file."""
 MAX_FILES: Final = 64
 """Files of changes that are."""
-_AT_ONCE: Final = 1 << 20
+_APPEND_BYTES: Final = 1 << 20
 """Bytes of changes that are handed to storage together between cuts."""
 _MAX_WAITING: Final = 8 << 20
 """Bytes of changes that may wait in memory for the first cut, which says where they go; of more, the first cut is full.
 Behind a larger FULL file as many as that has may wait, up to MOST_UNWRITTEN: to write it again costs more."""
-MAX_UNWRITTEN: Final = 64 << 20
+MAX_UNWRITTEN_BYTES: Final = 64 << 20
 """Bytes of changes that may wait for storage to take them."""
 _TOO_SLOW: Final = (
-    f"storage is too slow: {MAX_UNWRITTEN >> 20} MiB of changes have waited for it; once it has come through, the next"
+    f"storage is too slow: {MAX_UNWRITTEN_BYTES >> 20} MiB of changes have waited for it; once it has come "
+    "through, the next"
     " checkpoint is full"
 )
 MAX_FULLS: Final = 8
@@ -148,9 +149,9 @@ class StateWriter:
         self._waiting.setdefault(key.decode(), []).append(message)
         self._waiting_size += len(message)
         if self._storage is None:
-            if self._waiting_size > max(_MAX_WAITING, min(self._base_size, MAX_UNWRITTEN)):
+            if self._waiting_size > max(_MAX_WAITING, min(self._base_size, MAX_UNWRITTEN_BYTES)):
                 self._forget()
-        elif self._waiting_size >= _AT_ONCE:
+        elif self._waiting_size >= _APPEND_BYTES:
             self._flush()
 
     @property
@@ -273,7 +274,7 @@ class StateWriter:
             self._waiting_size = 0
             self._unwritten = [each for each in self._unwritten if each.waiting and each is not segment]
             self._unwritten.append(segment)
-            if self.unwritten > MAX_UNWRITTEN:
+            if self.unwritten > MAX_UNWRITTEN_BYTES:
                 self._give_up()
 
     def _give_up(self) -> None:

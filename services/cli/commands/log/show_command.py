@@ -55,7 +55,7 @@ def log(
         if job is not None and source.whole:
             job = job_id(source, job)
         wanted = EventFilter.of(types or (), job if source.whole else None, first)
-        told = _follow(source) if follow else _print_event(source, last)
+        told = _follow(source) if follow else _read_entries(source, last)
         with ProgressLine(f"reads {source.log.topic}", last) as progress:
             for entry in told:
                 if wanted.takes(entry):
@@ -85,7 +85,7 @@ def to_json(entry: FormattedEvent) -> str:
     return msgspec.json.encode(entry.as_data()).decode()
 
 
-def _print_event(source: LogSource, end: int) -> Iterator[FormattedEvent]:
+def _read_entries(source: LogSource, end: int) -> Iterator[FormattedEvent]:
     from ....history import FormattedEvent, HistoryProjection
     from ....log.event_log import read_to_end
 

@@ -47,10 +47,10 @@ class Explorer:
 
     def prompt(self) -> str:
         """Where one is, for the next command."""
-        from ....history.state_tree import format_value
+        from ....history.state_tree import format_path
 
         return escape_control_characters(
-            f"{self._source.cluster}@{self._replica.offset}:{format_value(self._here)}> "
+            f"{self._source.cluster}@{self._replica.offset}:{format_path(self._here)}> "
         )
 
     def where(self) -> str:
@@ -104,7 +104,7 @@ class Explorer:
 
     def _ls(self, words: list[str]) -> Iterator[str]:
         """ls [-l] [PATH]...: what is in directories; -l: with values, and how many entries there are"""
-        from ....history.state_tree import escape, format_value, is_directory, list_entries
+        from ....history.state_tree import escape, format_path, is_directory, list_entries
 
         options, paths = parse_options(words, {"-l": False}, "ls")
         found = self._meant(paths or ["."])
@@ -112,10 +112,10 @@ class Explorer:
         for parts in found:
             entries = list_entries(self._tree.at(parts))
             if entries is None:
-                yield _list_entry(format_value(parts), self._tree.at(parts), long=long)
+                yield _list_entry(format_path(parts), self._tree.at(parts), long=long)
                 continue
             if len(found) > 1:
-                yield f"{escape_control_characters(format_value(parts))}:"
+                yield f"{escape_control_characters(format_path(parts))}:"
             if long:
                 yield from (_list_entry(escape(name), entries[name], long=True) for name in entries)
                 continue
@@ -143,21 +143,21 @@ class Explorer:
 
     def _tree_of(self, words: list[str]) -> Iterator[str]:
         """tree [-L DEPTH] [PATH]...: all that is below, indented"""
-        from ....history.state_tree import escape, format_value, list_entries
+        from ....history.state_tree import escape, format_path, list_entries
 
         options, paths = parse_options(words, {"-L": True}, "tree")
         depth = number(options["-L"], "tree -L")
         for start in self._meant(paths or ["."]):
             for parts, found in self._tree.walk(start, depth):
                 level = len(parts) - len(start)
-                name = escape(parts[-1]) if level else format_value(start)
+                name = escape(parts[-1]) if level else format_path(start)
                 is_directory = list_entries(found) is not None
                 end = ("/" if level else "") if is_directory else f": {format_brief(found)}"
                 yield f"{_INDENT * level}{escape_control_characters(name)}{end}"
 
     def _find(self, words: list[str]) -> Iterator[str]:
         """find [PATH]... [-name NAME] [-value VALUE]: paths whose last name, whose value is such; with wildcards"""
-        from ....history.state_tree import escape, format_value
+        from ....history.state_tree import escape, format_path
 
         options, paths = parse_options(words, {"-name": True, "-value": True}, "find")
         name, value = options["-name"], options["-value"]
@@ -167,27 +167,27 @@ class Explorer:
                     continue
                 if value is not None and not _is_value(found, str(value)):
                     continue
-                yield escape_control_characters(format_value(parts))
+                yield escape_control_characters(format_path(parts))
 
     def _cd(self, words: list[str]) -> Iterator[str]:
         """cd [PATH]: goes there; without one, to the root"""
-        from ....history.state_tree import format_value, list_entries
+        from ....history.state_tree import format_path, list_entries
 
         _, paths = parse_options(words, {}, "cd")
         found = self._meant(paths or ["/"])
         if len(found) != 1 or len(paths) > 1:
             raise CommandFailed(f"cd [PATH]: {' '.join(paths)} are {len(found)} places")
         if list_entries(self._tree.at(found[0])) is None:
-            raise CommandFailed(f"{format_value(found[0])} is a value, no directory")
+            raise CommandFailed(f"{format_path(found[0])} is a value, no directory")
         self._here = found[0]
         yield from ()
 
     def _pwd(self, words: list[str]) -> Iterator[str]:
         """pwd: where one is"""
-        from ....history.state_tree import format_value
+        from ....history.state_tree import format_path
 
         parse_options(words, {}, "pwd")
-        yield escape_control_characters(format_value(self._here))
+        yield escape_control_characters(format_path(self._here))
 
     def _at(self, words: list[str]) -> Iterator[str]:
         """at [OFFSET|TIME|end]: goes to another moment of the log; without one, tells which this is"""

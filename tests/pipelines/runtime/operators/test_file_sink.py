@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from tailrace.pipelines.runtime.common.failures import TaskError, UserCodeError
-from tailrace.pipelines.runtime.operators.file_sink import FileSink
+from tailrace.pipelines.runtime.operators.file_sink import FileSinkOperator
 from tailrace.pipelines.runtime.operators.files.output_directory import (
     AttemptSuperseded,
     LocalOutputDirectory,
@@ -274,7 +274,7 @@ def test_subtasks_and_jobs_write_beside_each_other(tmp_path: Path) -> None:
 
 def test_what_a_crash_has_left_is_removed_by_its_own_subtask_only(tmp_path: Path) -> None:
     sink, _ = build_one(config("text", tmp_path), input_type=str, subtask=1, parallelism=20, attempt=1)
-    assert isinstance(sink, FileSink)
+    assert isinstance(sink, FileSinkOperator)
     beginning = sink._beginning
     own = [f".{beginning}0.0.ab", f".{beginning}0.1.cd", f".{beginning}0.0.ef.ended"]
     others = [f".{beginning[:-1]}0-0.0.ab", f".{beginning}0.2.ab", f".{beginning}1.0.ab", ".part-x"]

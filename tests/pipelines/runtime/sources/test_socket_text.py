@@ -89,7 +89,7 @@ def test_text_wakes_the_task_and_is_given_to_its_end() -> None:
 
 
 def test_reading_stops_while_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket_text, "_CAPACITY", 1_000)
+    monkeypatch.setattr(socket_text, "_CAPACITY_BYTES", 1_000)
     woken = threading.Event()
     text = b"0123456789\n" * 1_000_000
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -21,7 +21,7 @@ from pipelines.runtime.state_backend.programs import (
 
 from tailrace.pipelines.functions import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tailrace.pipelines.runtime.common.failures import StateTypeError
-from tailrace.pipelines.runtime.state_backend.changelog import LIMIT
+from tailrace.pipelines.runtime.state_backend.changelog import MAX_MESSAGE_BYTES
 from tailrace.pipelines.runtime.state_backend.event_times import EventTimes
 from tailrace.pipelines.runtime.state_backend.keyed_state_backend import KeyedStateBackend
 from tailrace.pipelines.runtime.state_backend.state_handles import (
@@ -214,7 +214,7 @@ def test_no_message_is_larger_than_the_limit(values: dict[str, tuple[str, int]])
     table.touch(values, 0)
     messages = lived.take_changes()
     assert len(messages) > 1
-    assert max(map(len, messages)) <= LIMIT
+    assert max(map(len, messages)) <= MAX_MESSAGE_BYTES
     restored = backend()
     for message in messages:
         restored.restore(message)

@@ -242,8 +242,8 @@ def test_however_slow_storage_is_little_waits_for_it_and_no_cut_is_wrong(
 def test_storage_that_hangs_holds_up_neither_the_task_nor_later_checkpoints_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_writer, "MAX_UNWRITTEN", 20_000)
-    monkeypatch.setattr(state_writer, "_AT_ONCE", 1_000)
+    monkeypatch.setattr(state_writer, "MAX_UNWRITTEN_BYTES", 20_000)
+    monkeypatch.setattr(state_writer, "_APPEND_BYTES", 1_000)
     task = Task(str(tmp_path), Forks(prompt=True))
     task.writer.continue_from({})
     task.cut(1)[0].finish()

@@ -14,14 +14,14 @@ from tailrace.services.cli import main
 from tailrace.services.cli.args.common_options import Format
 from tailrace.services.cli.commands import checkpoints as commands
 from tailrace.services.cli.commands.checkpoints import (
-    abbreviate,
     checkpoint_to_data,
+    format_not_running,
     format_restore,
     format_some,
-    not_running_error,
+    format_summary,
     row,
 )
-from tailrace.services.cli.commands.show_job import describe_failure, print_job
+from tailrace.services.cli.commands.show_job import format_failures, format_job
 from tailrace.services.cli.exit_codes import CommandFailure, ExitCode, to_failure
 from tailrace.services.cli.render.output import format_duration, format_size
 from tailrace.services.client import CheckpointFailedError, SavepointNotDisposedError
@@ -121,9 +121,9 @@ def test_machines_are_told_all_of_it() -> None:
 
 
 def test_how_many_there_were_and_what_the_job_began_with() -> None:
-    assert abbreviate(CheckpointsView(12, 1, None, (view(),))) == "12 completed, 1 failed, 1 in progress"
+    assert format_summary(CheckpointsView(12, 1, None, (view(),))) == "12 completed, 1 failed, 1 in progress"
     restored = RestoreView(S, 3, "file:///j/chk-3", {"file:///j/chk-4": "count-1 is torn"})
-    assert abbreviate(CheckpointsView(0, 0, restored)).startswith(
+    assert format_summary(CheckpointsView(0, 0, restored)).startswith(
         "0 completed, 0 failed, 0 in progress; restored from"
     )
     assert re.fullmatch(
@@ -147,24 +147,24 @@ JOB = JobView("j", "Count", JobStatus.RESTARTING, "why", S, None, {"RUNNING": 2}
 def test_a_job_is_shown_with_its_checkpoints_and_the_stacks_of_its_failures() -> None:
     last = view(CheckpointStatus.COMPLETED, ended=S + 36_000, size=99, subtasks=())
     summary = CheckpointsSummary(12, 1, 0, last, RestoreView(S, 3, "file:///j/chk-3"))
-    lines = describe_failure(msgspec.structs.replace(JOB, checkpoints=summary, failures=(FAILURE,)))
+    lines = format_job(msgspec.structs.replace(JOB, checkpoints=summary, failures=(FAILURE,)))
     assert lines[0] == "job j (Count) is RESTARTING: why"
     told_in_all = "\n".join(lines)
     assert "12 completed, 1 failed, 0 in progress" in told_in_all
     assert "36 ms, 99 B, file:///j/chk-4" in told_in_all
     assert "from file:///j/chk-3" in told_in_all
     assert "2 RUNNING in 2 slots" in told_in_all
-    failures = print_job((FAILURE,))
+    failures = format_failures((FAILURE,))
     assert failures[1].endswith("Count (1/2) failed on te-1: ValueError: bad\x1b[2J")
     assert failures[2:] == ['      File "count.py", line 6', "        raise"]
-    assert describe_failure(JOB)[0] == lines[0]
-    assert print_job(()) == []
+    assert format_job(JOB)[0] == lines[0]
+    assert format_failures(()) == []
 
 
 def test_a_request_names_the_tasks_that_do_not_run() -> None:
-    assert not_running_error(msgspec.structs.replace(JOB, status=JobStatus.RUNNING)) == ""
+    assert format_not_running(msgspec.structs.replace(JOB, status=JobStatus.RUNNING)) == ""
     waiting = msgspec.structs.replace(JOB, tasks={"RUNNING": 2, "SCHEDULED": 1}, reason="slots are missing")
-    assert not_running_error(waiting) == "; now 1 SCHEDULED: slots are missing"
+    assert format_not_running(waiting) == "; now 1 SCHEDULED: slots are missing"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from tailrace.schemas import client, dispatcher
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobStatus
 from tailrace.services.cli import main
-from tailrace.services.cli.commands.cluster_status import _format_process, counts
-from tailrace.services.cli.commands.jobs import failure_reason, find_job, matches_status, status_from_answer
+from tailrace.services.cli.commands.cluster_status import _format_jobs, counts
+from tailrace.services.cli.commands.jobs import failure_reason, find_job, is_listed, status_from_answer
 from tailrace.services.cli.commands.show_job import job_to_data, rows_of
 from tailrace.services.cli.execution.building_queue import wait_for_acceptance
 from tailrace.services.cli.exit_codes import CommandFailure, ExitCode
@@ -271,7 +271,7 @@ def test_a_name_of_no_job_or_several_is_refused(wanted: str, code: ExitCode) -> 
     ],
 )
 def test_list_is_filtered_by_status_and_name(statuses: tuple[str, ...], name: str | None, shown: int) -> None:
-    assert sum(matches_status(job, statuses, name) for job in JOBS) == shown
+    assert sum(is_listed(job, statuses, name) for job in JOBS) == shown
 
 
 def test_a_status_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -298,4 +298,4 @@ def test_a_long_reason_is_cut() -> None:
 def test_suspended_jobs_are_neither_running_nor_over(statuses: tuple[str, ...], told: str) -> None:
     found = counts(JobStatus(each) for each in statuses)
     assert sum(found.values()) == len(statuses)
-    assert _format_process(found) == told
+    assert _format_jobs(found) == told

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tailrace.services import client
 from tailrace.services.cli import main
 from tailrace.services.cli.args.common_options import resolve_location
-from tailrace.services.cli.commands.cluster_status import describe_leadership
+from tailrace.services.cli.commands.cluster_status import format_roles
 from tailrace.services.cli.exit_codes import CommandFailure, ExitCode
 from tailrace.services.cli.local import ClusterRecord, LocalCluster, LocalClusterOptions
 from tailrace.services.cli.local.cluster_record import ProcessRecord, write_record
@@ -170,7 +170,7 @@ def test_a_cluster_whose_log_can_not_be_read_is_ended_by_force(
 def test_what_a_master_leads_is_told_in_a_few_words(
     roles: list[str], running: bool | None, stands: bool | None, told: str
 ) -> None:
-    assert describe_leadership({"leads": roles, "running": running, "stands_for_election": stands}) == told
+    assert format_roles({"leads": roles, "running": running, "stands_for_election": stands}) == told
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ...snapshots.simulated_logs import LONG, create_log, history
 SEEDS = (LONG, LONG + 1, LONG + 2)
 
 
-def build_views(name: str | int, offset: int | None = None) -> ViewBuilder:
+def create_view_builder(name: str | int, offset: int | None = None) -> ViewBuilder:
     """One that was told a history, or its beginning up to an offset."""
     watch = ViewBuilder("sim")
     for record in history(name):

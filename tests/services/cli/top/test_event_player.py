@@ -112,8 +112,8 @@ def test_wherever_somebody_goes_the_view_is_that_of_the_place(moves: list[str | 
 
 
 def test_who_goes_back_begins_at_a_moment_that_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tailrace.services.cli.top.event_player._CHECKPOINT_EVERY", 10)
-    monkeypatch.setattr("tailrace.services.cli.top.event_player._MAX_CHECKPOINT_EVENTS", 50)
+    monkeypatch.setattr("tailrace.services.cli.top.event_player._COPY_EVERY_EVENTS", 10)
+    monkeypatch.setattr("tailrace.services.cli.top.event_player._RESTART_AFTER_EVENTS", 50)
     reader = reader_of(SEED)
     try:
         player = create_player(reader)

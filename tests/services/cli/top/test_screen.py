@@ -12,11 +12,11 @@ from tailrace.services.cli.top.canvas import ASCII, UNICODE, Canvas, Column, Gly
 from tailrace.services.cli.top.event_player import PlayerMode, PlayerStatus
 from tailrace.services.cli.top.live_processes import LiveProcesses
 from tailrace.services.cli.top.screen import draw
-from tailrace.services.cli.top.ui_state import Page, Panel, UiPrompt, UiState, visible_jobs
+from tailrace.services.cli.top.ui_state import Page, Panel, UiPrompt, UiState, open_job
 from tailrace.services.cli.top.view import LogLine, MasterView, TaskExecutorView, View
 
 from ...snapshots.simulated_logs import LONG
-from .recorded_views import build_views, read_views
+from .recorded_views import create_view_builder, read_views
 
 HOSTILE = "evil\x1b[2J\nname \u202e 漢字 é"
 
@@ -62,7 +62,7 @@ def test_every_line_is_as_wide_as_the_terminal_and_there_are_as_many_as_it_has(
 ) -> None:
     view = read_views(LONG)[offset]
     if look.page is Page.JOB and offset == 300:
-        view = build_views(3, offset).view(visible_jobs(look))
+        view = create_view_builder(3, offset).view(open_job(look))
     status = PlayerStatus(mode=mode, now=view.time, end=400, passed_over=90_000_000, trouble="Kafka is gone")
     lines = draw(view, look, status, LiveProcesses(), width, height, glyphs).lines
     assert len(lines) == height
@@ -92,7 +92,7 @@ def test_what_others_wrote_steers_no_terminal(glyphs: Glyphs) -> None:
 
 
 def test_a_small_terminal_has_all_that_matters() -> None:
-    view = build_views("one_task_fails_and_is_restarted_alone", 45).view()
+    view = create_view_builder("one_task_fails_and_is_restarted_alone", 45).view()
     shown = text(view, size=(80, 24))
     assert " ".join(shown[0].split()).startswith("tailrace top sim PAUSED offset 45 of 45 1970-01-01")
     assert shown[1:9] == [

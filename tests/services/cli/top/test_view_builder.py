@@ -14,14 +14,14 @@ from tailrace.services.history.projection import HistoryProjection
 from tailrace.services.simulation.what_if.outcome_metrics import OutcomeMetrics
 
 from ...snapshots.simulated_logs import HISTORIES, history
-from .recorded_views import SEEDS, build_views, read_views
+from .recorded_views import SEEDS, create_view_builder, read_views
 
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_who_looks_behind_every_event_sees_what_who_looks_once_sees(name: int) -> None:
     last = history(name)[-1].offset
     for offset in range(0, last + 1, 23):
-        assert read_views(name)[offset] == build_views(name, offset).view()
+        assert read_views(name)[offset] == create_view_builder(name, offset).view()
 
 
 @pytest.mark.parametrize("name", HISTORIES)
@@ -29,7 +29,7 @@ def test_a_view_says_of_jobs_and_slots_what_other_commands_say(name: str | int) 
     fold = HistoryProjection()
     for record in history(name):
         fold.tell(record)
-    view = build_views(name).view()
+    view = create_view_builder(name).view()
     there = sorted(view.taskexecutors, key=lambda each: each.resource_id)
     assert {each.job.job_id: each.job for each in view.jobs} == {each.job_id: each for each in jobs(fold)}
     assert [(each.resource_id, each.slots, each.slots - each.used - each.pending) for each in there] == [
@@ -45,7 +45,7 @@ def test_restarts_are_counted_as_what_if_counts_them(name: str | int) -> None:
         fold.tell(record)
         measure.see(record, fold.changed)
     measured = {each.job_id: each.restarts for each in measure.outcome(0).jobs}
-    shown = {each.job.job_id: each.restarts for each in build_views(name).view().jobs}
+    shown = {each.job.job_id: each.restarts for each in create_view_builder(name).view().jobs}
     assert shown == {job_id: count for job_id, count in measured.items() if job_id in shown}
 
 
@@ -74,20 +74,20 @@ def test_checkpoints_in_short_are_those_at_length(name: str | int) -> None:
 @pytest.mark.parametrize("name", SEEDS)
 def test_a_watch_that_has_forgotten_the_story_goes_on_with_the_same_states(name: int) -> None:
     for at in range(0, history(name)[-1].offset, 61):
-        first = build_views(name, at)
+        first = create_view_builder(name, at)
         second = first.renewed()
         assert second.view() == first.view()
         for record in history(name):
             if record.offset > at:
                 second.tell(record)
         assert first.view() == read_views(name)[at]
-        expected, found = build_views(name).view(), second.view()
+        expected, found = create_view_builder(name).view(), second.view()
         assert msgspec.structs.replace(found, log=()) == msgspec.structs.replace(expected, log=())
         assert [each.offset for each in found.log] == [each.offset for each in expected.log]
 
 
 def test_the_tail_of_the_log_is_told_in_words_and_failures_stand_out() -> None:
-    view = build_views("a_task_fails").view()
+    view = create_view_builder("a_task_fails").view()
     began = [each for each in view.log if each.mark == "!!"]
     assert [(each.offset, each.who, each.text) for each in began] == [
         (39, "te-1 -> JobMaster j1", "Source: Socket Stream (1/1) FAILED: ZeroDivisionError at job.py:3")
@@ -96,7 +96,7 @@ def test_the_tail_of_the_log_is_told_in_words_and_failures_stand_out() -> None:
 
 
 def test_the_job_that_is_looked_at_has_its_tasks() -> None:
-    watch = build_views("a_task_fails", 38)
+    watch = create_view_builder("a_task_fails", 38)
     assert watch.view().detail is None
     detail = watch.view("j1").detail
     assert detail is not None
@@ -117,7 +117,7 @@ def test_a_taskexecutor_that_is_lost_is_shown_until_it_is_back() -> None:
 
 
 def test_restarts_of_tasks_are_counted() -> None:
-    (line,) = build_views("one_task_fails_and_is_restarted_alone").view().jobs
+    (line,) = create_view_builder("one_task_fails_and_is_restarted_alone").view().jobs
     assert line.restarts == 1
 
 

@@ -26,7 +26,7 @@ def history(name: str) -> tuple[Record, ...]:
     return tuple(chaos.world.log)
 
 
-def annotated_events(records: Sequence[Record]) -> tuple[EventAnnotator, list[AnnotatedEvent]]:
+def annotate_log(records: Sequence[Record]) -> tuple[EventAnnotator, list[AnnotatedEvent]]:
     """All of a log, and who told it."""
     teller = EventAnnotator()
     return teller, [teller.tell(record) for record in records]

@@ -16,7 +16,7 @@ from tailrace.services.history.entity_history.event_annotator import EventAnnota
 from tailrace.services.history.entity_history.timeline import EntityHistory, EntityHistoryBuilder
 from tailrace.services.history.projection import HistoryProjection
 
-from .simulated_logs import HISTORIES, annotated_events, history
+from .simulated_logs import HISTORIES, annotate_log, history
 from .test_properties import in_memory
 
 _ENTITIES = 5
@@ -53,7 +53,7 @@ def as_people_say(entity: Entity, life: EntityLifetime) -> list[str]:
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_story_is_the_same_however_it_is_asked_for(name: str) -> None:
     records = history(name)
-    lives = annotated_events(records)[0].entities.lives
+    lives = annotate_log(records)[0].entities.lives
     for entity, life in list(lives.items())[:: max(1, len(lives) // _ENTITIES)]:
         for text in as_people_say(entity, life):
             try:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tailrace.services.history.entity_history.entities import Entity, EntityKind, EntityLifetime
 from tailrace.services.history.entity_history.entity_lookup import AmbiguousEntity, EntityQuery, UnknownEntity
 
-from .simulated_logs import annotated_events, history
+from .simulated_logs import annotate_log, history
 
 
 @functools.cache
 def expiring() -> Mapping[Entity, EntityLifetime]:
-    teller, _ = annotated_events(history("a_checkpoint_expires"))
+    teller, _ = annotate_log(history("a_checkpoint_expires"))
     return teller.entities.lives
 
 
@@ -27,7 +27,7 @@ SOURCE = "Source: Socket Stream -> Flat Map (1/1)"
 @pytest.fixture(scope="module")
 def lives() -> dict[Entity, object]:
     """Two jobs of one name, one TaskExecutor."""
-    teller, _ = annotated_events(history("two_jobs_compete_for_the_last_slot"))
+    teller, _ = annotate_log(history("two_jobs_compete_for_the_last_slot"))
     return teller.entities.lives  # type: ignore[return-value]
 
 
@@ -59,7 +59,7 @@ def test_what_is_meant_is_found(
 
 
 def test_an_id_may_be_cut_short_and_an_attempt_is_its_task() -> None:
-    teller, _ = annotated_events(history("one_task_fails_and_is_restarted_alone"))
+    teller, _ = annotate_log(history("one_task_fails_and_is_restarted_alone"))
     lives = teller.entities.lives
     allocation = next(each for each in lives if each.kind.value == "allocation")
     assert EntityQuery(allocation.id[:6]).find(lives) == allocation
@@ -93,7 +93,7 @@ def test_what_is_not_there_is_refused_with_what_is(
 
 
 def test_a_checkpoint_is_named_with_the_beginning_of_its_job() -> None:
-    teller, _ = annotated_events(history("a_checkpoint_expires"))
+    teller, _ = annotate_log(history("a_checkpoint_expires"))
     assert str(EntityQuery("j/1").find(teller.entities.lives)) == "checkpoint:j1/1"
     assert str(EntityQuery("2", "j1").find(teller.entities.lives)) == "checkpoint:j1/2"
 

@@ -19,7 +19,7 @@ from tailrace.services.history.entity_history.timeline import EntityHistory, Ent
 from tailrace.services.job_master.state import JobMasterState
 from tailrace.services.resource_manager.state import ResourceManagerState
 
-from .simulated_logs import HISTORIES, annotated_events, history
+from .simulated_logs import HISTORIES, annotate_log, history
 
 _SUBMITTED = {ExecutionState.DEPLOYING, ExecutionState.SCHEDULED, ExecutionState.CREATED}
 
@@ -34,7 +34,7 @@ def story(teller: EventAnnotator, all_told: list[AnnotatedEvent], entity: Entity
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_outcomes_are_those_of_the_states(name: str) -> None:
-    teller, all_told = annotated_events(history(name))
+    teller, all_told = annotate_log(history(name))
     for view in cluster_view.jobs(teller.fold):
         found = story(teller, all_told, job(view.job_id))
         if view.status.value not in ("INITIALIZING", "CREATED"):
@@ -63,12 +63,12 @@ def test_outcomes_are_those_of_the_states(name: str) -> None:
 
 
 def test_a_second_job_under_an_id_that_is_taken_does_not_touch_the_first() -> None:
-    teller, all_told = annotated_events(history("a_job_id_is_taken"))
+    teller, all_told = annotate_log(history("a_job_id_is_taken"))
     assert story(teller, all_told, job("j1")).outcome == "RUNNING"
 
 
 def test_a_rejected_job_is_over() -> None:
-    teller, all_told = annotated_events(history("a_program_is_built_and_another_fails_to"))
+    teller, all_told = annotate_log(history("a_program_is_built_and_another_fails_to"))
     found = story(teller, all_told, job("j2"))
     assert found.outcome == "rejected: program:fails raised ValueError"
     assert found.over
@@ -78,10 +78,10 @@ def test_a_rejected_job_is_over() -> None:
 
 
 def test_what_was_got_over_is_named_as_such() -> None:
-    teller, all_told = annotated_events(history("one_task_fails_and_is_restarted_alone"))
+    teller, all_told = annotate_log(history("one_task_fails_and_is_restarted_alone"))
     found = story(teller, all_told, job("j1"))
     assert (found.outcome, found.recovered) == ("FINISHED", True)
-    teller, all_told = annotated_events(history("one_task_fails_and_is_restarted_alone")[:40])
+    teller, all_told = annotate_log(history("one_task_fails_and_is_restarted_alone")[:40])
     assert not story(teller, all_told, job("j1")).recovered, "its task does not run again yet"
     assert found.root_cause is not None
     assert found.root_cause.offset == 39

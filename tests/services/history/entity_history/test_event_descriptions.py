@@ -9,12 +9,12 @@ from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, Header
 from tailrace.services.history.entity_history.event_annotator import EventAnnotator
-from tailrace.services.history.entity_history.event_descriptions import describe_event
+from tailrace.services.history.entity_history.event_descriptions import find_template
 from tailrace.services.history.entity_history.event_groups import EventGroup, _singular
 
 from ...simulated_cluster.cluster import Cluster, graph
 from ...simulated_cluster.jobs import with_options
-from .simulated_logs import HISTORIES, annotated_events, history
+from .simulated_logs import HISTORIES, annotate_log, history
 
 _SOFT = "Heartbeat"
 """What never is in the log."""
@@ -22,12 +22,12 @@ _SOFT = "Heartbeat"
 
 @pytest.mark.parametrize("name", [each for each in EVENTS if f".{_SOFT}From" not in each])
 def test_every_type_has_words(name: str) -> None:
-    assert describe_event(EVENTS[name]) is not None
+    assert find_template(EVENTS[name]) is not None
 
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_words_are_one_short_line_without_ids_that_nobody_reads(name: str) -> None:
-    teller, all_told = annotated_events(history(name))
+    teller, all_told = annotate_log(history(name))
     for each in all_told:
         text = teller.text(each)
         assert text
@@ -64,7 +64,7 @@ def test_of_a_task_that_fails_again_and_again_its_whole_name_is_told() -> None:
         cluster.settle()
         cluster.tick(2)
         cluster.settle()
-    teller, all_told = annotated_events(cluster.log)
+    teller, all_told = annotate_log(cluster.log)
     named = [
         (teller.task(each.body.execution_attempt_id), each)
         for each in all_told

@@ -30,13 +30,13 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.task_executor.state import TaskExecutorState
 
-from .simulated_logs import HISTORIES, annotated_events, history
+from .simulated_logs import HISTORIES, annotate_log, history
 
 pytestmark = pytest.mark.parametrize("name", HISTORIES)
 
 
 def test_every_event_belongs_to_a_story(name: str) -> None:
-    teller, all_told = annotated_events(history(name))
+    teller, all_told = annotate_log(history(name))
     timelines = {each: EntityHistoryBuilder(each, teller, everything=True) for each in teller.entities.lives}
     for each in all_told:
         assert each.entities
@@ -54,7 +54,7 @@ def test_every_event_belongs_to_a_story(name: str) -> None:
 
 
 def test_what_is_told_together_is_all_there_is(name: str) -> None:
-    teller, all_told = annotated_events(history(name))
+    teller, all_told = annotate_log(history(name))
     for entity in teller.entities.lives:
         timeline = EntityHistoryBuilder(entity, teller)
         own = [each for each in all_told if entity in each.entities]
@@ -78,7 +78,7 @@ def _has(line: Any, offset: int) -> bool:
 
 def test_why_ends_at_a_client_an_election_the_clock_or_a_fact(name: str) -> None:
     records = history(name)
-    teller, _ = annotated_events(records)
+    teller, _ = annotate_log(records)
     log = in_memory(records)
     for record in records[:: max(1, len(records) // 25)]:
         found = cause_chains.trace_causes(teller, log, record.offset)
@@ -94,7 +94,7 @@ def test_why_ends_at_a_client_an_election_the_clock_or_a_fact(name: str) -> None
 
 def test_effects_are_the_inverse_of_why(name: str) -> None:
     records = history(name)
-    teller, all_told = annotated_events(records)
+    teller, all_told = annotate_log(records)
     for record in records[:: max(1, len(records) // 10)]:
         above = {each.offset for each in all_told if record.offset in teller.chains.upwards(each.offset)}
         for everything in (True, False):
@@ -171,7 +171,7 @@ def _entities(state: object) -> Iterator[Entity]:
 
 
 def test_a_failure_began_with_a_failure(name: str) -> None:
-    teller, all_told = annotated_events(history(name))
+    teller, all_told = annotate_log(history(name))
     for each in all_told:
         assert (each.root is not None) == (each.trouble >= Severity.FAILURE)
         if each.root is not None:
@@ -189,9 +189,9 @@ def in_memory(records: tuple[Record, ...]) -> MemoryEventLog:
 
 def test_behind_a_snapshot_things_belong_together_as_before(name: str) -> None:
     records = history(name)
-    whole, all_told = annotated_events(records)
+    whole, all_told = annotate_log(records)
     half = len(records) // 2
-    before, _ = annotated_events(records[:half])
+    before, _ = annotate_log(records[:half])
     replica, late = before.fold.replica, EventAnnotator()
     late.fold.replica.restore(replica.states, replica.leadership, replica.offset)
     late.entities.adopt()
@@ -214,7 +214,7 @@ def _is_late(record: Record, teller: EventAnnotator) -> bool:
 
 def test_who_follows_a_story_hears_of_each_event_at_once(name: str) -> None:
     records = history(name)
-    teller, all_told = annotated_events(records)
+    teller, all_told = annotate_log(records)
     half = len(records) // 2
     for entity in teller.entities.lives:
         timeline = EntityHistoryBuilder(entity, teller)

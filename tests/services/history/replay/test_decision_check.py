@@ -24,13 +24,13 @@ from tailrace.services.snapshots.fingerprint import code_fingerprint
 from tailrace.services.snapshots.state_hash import StateHasher
 from tailrace.services.task_executor import TaskExecutor
 
-from ...snapshots.simulated_logs import HISTORIES, LONG, WALKS, history, skip_output
+from ...snapshots.simulated_logs import HISTORIES, LONG, WALKS, create_quiet_replica, history
 
 
 def checked(
     log: Sequence[Record], check: DecisionCheck | None = None
 ) -> tuple[DecisionCheck, list[DecisionDifference]]:
-    check = check or DecisionCheck(skip_output())
+    check = check or DecisionCheck(create_quiet_replica())
     found = check.tell_all(log)
     check.finish()
     return check, found
@@ -40,7 +40,7 @@ def checked(
 def test_every_history_is_decided_again_as_it_was(name: str | int) -> None:
     check, found = checked(history(name))
     assert [each.line() for each in found] == []
-    known = skip_output()
+    known = create_quiet_replica()
     heard = 0
     for record in history(name):
         heard += record.header.decided and known.leadership.accepts(record)
@@ -59,11 +59,11 @@ def test_a_word_that_was_never_owed_is_found(name: int, data: st.DataObject) -> 
     said = log[at]
     cause = data.draw(st.integers(0, 10_000).filter(lambda each: each != said.header.cause))
     log[at] = Record(said.offset, replace(said.header, cause=cause), said.body)
-    known = skip_output()
+    known = create_quiet_replica()
     for record in log[:at]:
         known.apply(record)
     assume(known.leadership.accepts(said))
-    check = DecisionCheck(skip_output())
+    check = DecisionCheck(create_quiet_replica())
     assert check.tell_all(log[:at]) == []
     found = check.tell(log[at])
     assert [each.kind for each in found] == [DifferenceKind.OTHER]
@@ -83,7 +83,7 @@ def test_a_word_that_is_owed_and_not_said_is_missed(name: int, data: st.DataObje
     """As soon as its session has another turn; and its turn must be seen by another word at least."""
     log = list(history(name))
     turns: dict[tuple[str, int | None, int], list[int]] = {}
-    known = skip_output()
+    known = create_quiet_replica()
     for i, each in enumerate(log):
         leader = known.leadership.leader(each.header.sender)
         if each.header.decided and leader is not None and known.leadership.accepts(each):
@@ -143,13 +143,13 @@ def test_a_leader_that_died_between_two_words_is_cut_off() -> None:
 
 
 def test_what_was_decided_too_long_ago_is_counted_and_not_checked() -> None:
-    check, found = checked(history(LONG), DecisionCheck(skip_output(), remembered=1))
+    check, found = checked(history(LONG), DecisionCheck(create_quiet_replica(), remembered=1))
     assert found == []
     assert check.counts.too_old > 0
 
 
 def hashed(name: int, at: int) -> StateHash:
-    known = skip_output()
+    known = create_quiet_replica()
     for record in history(name):
         if record.offset <= at:
             known.apply(record)
@@ -164,7 +164,7 @@ def test_state_hashes_are_compared_at_the_place_that_they_are_of(honest: bool) -
     if not honest:
         said = replace(said, hashes={**said.hashes, "dispatcher": "0" * 32})
     last = log[-1].offset
-    known = skip_output()
+    known = create_quiet_replica()
     for record in log:
         known.apply(record)
     header = Header(

@@ -44,7 +44,7 @@ def faulty_history(seed: int) -> MemoryHistory:
                 task_gone,
                 slots_differ,
                 report_differs,
-                corrupt_metadata,
+                corrupt_checkpoint,
                 savepoint,
                 boot_fails,
             )
@@ -178,7 +178,7 @@ def report_differs(plan: Plan, draw: random.Random) -> None:
     plan.studio.at(draw.uniform(5, 90), happens)
 
 
-def corrupt_metadata(plan: Plan, draw: random.Random) -> None:
+def corrupt_checkpoint(plan: Plan, draw: random.Random) -> None:
     """Files of a job's newest checkpoint are damaged; nobody notices yet."""
     job_id = draw.choice(plan.jobs)
 

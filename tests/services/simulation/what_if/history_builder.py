@@ -21,7 +21,7 @@ from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES, SimulatedStorage
 from tailrace.services.simulation.latencies import Latencies, Work
-from tailrace.services.simulation.master_effects import EmitEvent, SimulatedMasterEffects
+from tailrace.services.simulation.master_effects import FindRecordedEffect, SimulatedMasterEffects
 from tailrace.services.simulation.simulated_tasks import SimulatedTasks
 from tailrace.services.simulation.simulator import Simulator
 from tailrace.services.simulation.task_behavior import (
@@ -99,7 +99,7 @@ class HistoryBuilder:
         configuration: Mapping[str, str] | None = None,
         life: TaskBehavior | None = None,
         seed: int = 0,
-        told: EmitEvent = lambda *_: None,
+        told: FindRecordedEffect = lambda *_: None,
         latencies: Latencies | None = None,
     ) -> None:
         """`told`: what masters' shells answer, where that is not the usual."""
@@ -213,7 +213,7 @@ def any_history(seed: int) -> MemoryHistory:
     return any_plan(seed).studio.run(RECORDED_S)
 
 
-def any_plan(seed: int, *, trouble: float = 0.0, told: EmitEvent = lambda *_: None) -> Plan:
+def any_plan(seed: int, *, trouble: float = 0.0, told: FindRecordedEffect = lambda *_: None) -> Plan:
     """Of `any_history`; `trouble`: as of RandomLife, `told`: as of Studio."""
     draw, interval = random.Random(seed), "execution.checkpointing.interval"
     configuration = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "5"}

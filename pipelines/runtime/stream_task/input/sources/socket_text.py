@@ -30,8 +30,8 @@ from .source import UNTIL_WOKEN_S, PollResult, Source, SourceSetup
 RETRY_DELAY_S: Final = 0.5
 """Flink's delay between attempts to connect."""
 _CONNECT_TIMEOUT_S: Final = 10.0
-_RECEIVE: Final = 1 << 16
-_CAPACITY: Final = 8 << 20
+_RECEIVE_BYTES: Final = 1 << 16
+_CAPACITY_BYTES: Final = 8 << 20
 """Characters that may wait to be polled before the reading stops: enough for a commit's worth."""
 
 
@@ -122,13 +122,13 @@ class SocketTextSource(Source):
         splitter = LineSplitter(self._text.delimiter)
         while True:
             try:
-                data = connection.recv(_RECEIVE)
+                data = connection.recv(_RECEIVE_BYTES)
             except OSError as error:
                 self._add([], ended=True, failure=f"the connection to the source broke: {error.strerror}")
                 return
             self._add(splitter.feed(data) if data else splitter.end(), ended=not data)
             with self._changed:
-                self._changed.wait_for(lambda: self._size < _CAPACITY or self._closed)
+                self._changed.wait_for(lambda: self._size < _CAPACITY_BYTES or self._closed)
                 if not data or self._closed:
                     return
 
