@@ -74,7 +74,7 @@ def _once(
                     readers.append(reader)
                     selector.register(reader.socket, selectors.EVENT_READ, reader)
                 else:
-                    greeted += len(lobby.greetings(key.data))
+                    greeted += len(lobby.take_hellos(key.data))
     elapsed = (time.perf_counter() - start) * 1e3
     query.stop()
     for reader in readers:

@@ -90,7 +90,7 @@ def batches(rows: bool) -> list[Batch]:
         column = words.take(pa.array(drawn[start : start + BATCH]))
         times = pa.array(np.arange(start, start + BATCH, dtype=np.int64) // 10)
         ones = pa.array(np.ones(BATCH, np.int64))
-        batch = Batch.of_columns(times, [column, ones], PAIR)
+        batch = Batch.from_columns(times, [column, ones], PAIR)
         made.append(Batch(batch.timestamps, batch.values) if rows else batch)
     return made
 

@@ -54,7 +54,7 @@ def checked(log: FileLog) -> ReplayCounts:
     """The same, with every decision. Raises AssertionError for a difference."""
     check = DecisionCheck()
     for batch in read_to_end(log):
-        found = check.tell_all(batch)
+        found = check.check_all(batch)
         assert not found, found[0].line()
     check.finish()
     return check.counts

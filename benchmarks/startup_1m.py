@@ -91,7 +91,7 @@ def main() -> None:
         ensure_cluster_topics(create_admin_client(configuration), CLUSTER)
         log = open_event_log(configuration)
         size, tail_begin = write(log, path)
-        topic, store = log_topic(CLUSTER), SnapshotStore.of(configuration)
+        topic, store = log_topic(CLUSTER), SnapshotStore.from_configuration(configuration)
         phases: dict[str, Callable[[], Any]] = {
             "consume": lambda: consume(servers, topic, EVENTS, lambda _: None),
             "decode": lambda: consume(servers, topic, EVENTS, decoder()),

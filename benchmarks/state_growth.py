@@ -87,7 +87,7 @@ def batches(keys: np.ndarray[Any, Any], words: pa.Array) -> Iterable[Batch]:
     for start in range(0, len(keys), BATCH):
         some = keys[start : start + BATCH]
         columns = [words.take(pa.array(some)), pa.array(np.ones(len(some), np.int64))]
-        yield Batch.of_columns(pa.array(np.zeros(len(some), np.int64)), columns, PAIR)
+        yield Batch.from_columns(pa.array(np.zeros(len(some), np.int64)), columns, PAIR)
 
 
 def growth(count: int, base: Path) -> dict[str, float]:
@@ -99,7 +99,7 @@ def growth(count: int, base: Path) -> dict[str, float]:
         operator.process(batch)
         list(operator.take_changes())
     began = time.perf_counter()
-    cut = writer.cut(_options(base, 1))
+    cut = writer.take_snapshot(_options(base, 1))
     stopped = time.perf_counter() - began
     state = cut.finish()[OPERATOR]
     full = time.perf_counter() - began
@@ -109,7 +109,7 @@ def growth(count: int, base: Path) -> dict[str, float]:
     began = time.perf_counter()
     for message in operator.take_changes():
         writer.add(OPERATOR.encode(), message)
-    writer.cut(_options(base, 2)).finish()
+    writer.take_snapshot(_options(base, 2)).finish()
     delta = time.perf_counter() - began
     writer.close()
 
@@ -139,7 +139,7 @@ def updates(records: int, base: Path) -> float:
     operator = running_count()
     writer = StateWriter({OPERATOR: operator}, range(GROUPS), incremental=True, name="updates")
     writer.continue_from({})
-    writer.cut(_options(base, 1)).finish()
+    writer.take_snapshot(_options(base, 1)).finish()
     began = time.process_time()
     for number, batch in enumerate(some, 1):
         operator.process(batch)

@@ -42,7 +42,7 @@ class AdminClientCache:
                 self._outdated = False
             return self._client
 
-    def note(self, error: BaseException) -> None:
+    def note_error(self, error: BaseException) -> None:
         """Has the client replaced, if it was answered that it is outdated.
 
         May be called by a client's own thread, in which it must not be closed: that is left to the next `client`.

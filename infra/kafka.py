@@ -187,7 +187,7 @@ class EmbeddedKafka:
             log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
             self._launch(java, classpath, port, detached=detached)
             try:
-                self._wait_until_it_answers(deadline)
+                self._wait_until_ready(deadline)
                 return self
             except KafkaUnavailable as error:
                 self.kill()
@@ -303,7 +303,7 @@ class EmbeddedKafka:
         sizes += read_archive_options(kafka_archive(java))
         return [java, *sizes, "-Djava.awt.headless=true", *_LOGGING, "-cp", classpath]
 
-    def _wait_until_it_answers(self, deadline: float) -> None:
+    def _wait_until_ready(self, deadline: float) -> None:
         from confluent_kafka import Producer
         from confluent_kafka.admin import AdminClient
 
@@ -311,7 +311,7 @@ class EmbeddedKafka:
 
         host, _, port = self.bootstrap_servers.partition(":")
         while not _accepts(host, int(port)):
-            self._must_live(deadline)
+            self._require_running(deadline)
             time.sleep(0.02)
         # Complaints while the broker is on its way up are of no use to anyone.
         client: dict[str, str | int | float | bool] = {
@@ -320,9 +320,9 @@ class EmbeddedKafka:
         }
         # A broker has no producer ids until the first producer asks, who is told to come back a second later.
         producer, admin = Producer({**client, "enable.idempotence": True}), AdminClient(client)
-        ensure_internal_topics(producer, admin, _SETTINGS, lambda: self._must_live(deadline))
+        ensure_internal_topics(producer, admin, _SETTINGS, lambda: self._require_running(deadline))
 
-    def _must_live(self, deadline: float) -> None:
+    def _require_running(self, deadline: float) -> None:
         if self._owned is not None and (code := self._owned.poll()) is not None:
             raise KafkaUnavailable(f"Kafka ended with exit code {code} before it answered")
         if time.monotonic() > deadline:

@@ -40,7 +40,7 @@ def living(mark: str) -> ProcessIdentity | None:
     """The process of a mark that is from here; None where it has ended."""
     _, _, pid, start = mark.split(":")
     with contextlib.suppress(OSError, psutil.Error):
-        identity = ProcessIdentity.of(int(pid))
+        identity = ProcessIdentity.from_pid(int(pid))
         # Looked at last: until then the pid may have gone to another process.
         if _start(int(pid)) == start:
             return identity

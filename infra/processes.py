@@ -40,7 +40,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
     created: float
 
     @classmethod
-    def of(cls, pid: int) -> ProcessIdentity:
+    def from_pid(cls, pid: int) -> ProcessIdentity:
         """The process that has the pid now. Raises psutil.NoSuchProcess."""
         return cls(pid, psutil.Process(pid).create_time())
 

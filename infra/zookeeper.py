@@ -195,7 +195,7 @@ class EmbeddedZooKeeper:
                 self._owned = OwnedProcess(
                     command, log=self.log_path, cwd=self.data_dir, detached=detached, pass_fds=(lock,)
                 )
-                identity = ProcessIdentity.of(self._owned.pid)
+                identity = ProcessIdentity.from_pid(self._owned.pid)
                 self._record = ZooKeeperRecord(identity, f"{HOST}:{port.number}")
                 fresh = self._record_path.with_suffix(".new")
                 fresh.write_bytes(msgspec.json.encode(self._record))
@@ -209,7 +209,7 @@ class EmbeddedZooKeeper:
         deadline = time.monotonic() + timeout_s
         try:
             while self.mode() is None:
-                self._must_live(deadline)
+                self._require_running(deadline)
                 time.sleep(0.02)
         except BaseException:
             self.kill()
@@ -317,7 +317,7 @@ class EmbeddedZooKeeper:
         path.write_text("\n".join(escaped) + "\n")
         return path
 
-    def _must_live(self, deadline: float) -> None:
+    def _require_running(self, deadline: float) -> None:
         if self._owned is not None and (code := self._owned.poll()) is not None:
             raise ZooKeeperUnavailable(
                 f"ZooKeeper ended with exit code {code} before it answered; {self._said()}"

@@ -110,7 +110,7 @@ def _poll(source: Source, limit: int, into: list[Any]) -> bool:
     if polled.batch is not None:
         assert 0 < len(polled.batch) <= limit
         into += polled.batch.values
-    return polled.ended
+    return polled.has_ended
 
 
 def web_server_log(lines: int, seed: int = 1, start_ms: int = 1_700_000_000_000) -> Iterator[str]:

@@ -16,6 +16,6 @@ def differences(configuration: Configuration) -> tuple[list[str], ReplayCounts]:
     found: list[str] = []
     with closing(open_event_log(configuration)) as log:
         for batch in read_to_end(log):
-            found += ["\n".join(each.told()) for each in check.tell_all(batch)]
+            found += ["\n".join(each.format_lines()) for each in check.check_all(batch)]
     check.finish()
     return found, check.counts

@@ -56,9 +56,9 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         try:
             value = self.type.read(text.strip())
         except (ValueError, OverflowError):
-            raise self._impossible(text) from None
+            raise self._range_error(text) from None
         if not self._within(value):
-            raise self._impossible(text)
+            raise self._range_error(text)
         return value
 
     def of(self, configuration: Mapping[str, str]) -> T:
@@ -110,7 +110,7 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             and (above is None or value > above)
         )
 
-    def _impossible(self, text: str) -> ValueError:
+    def _range_error(self, text: str) -> ValueError:
         value = HIDDEN if is_secret(self.key) else shown(text)
         return ValueError(f"{self.key} is {value}: it may be {self.possible}")
 
@@ -120,14 +120,14 @@ class OrderedOptions(msgspec.Struct, frozen=True):
 
     smaller: ConfigOption[Any]
     larger: ConfigOption[Any]
-    strictly: bool
+    is_strict: bool
 
-    def fault(self, configuration: Mapping[str, str]) -> str | None:
+    def find_error(self, configuration: Mapping[str, str]) -> str | None:
         """One line where the values of a configuration contradict each other."""
         smaller, larger = self.smaller.of(configuration), self.larger.of(configuration)
-        if smaller < larger or (smaller == larger and not self.strictly):
+        if smaller < larger or (smaller == larger and not self.is_strict):
             return None
-        relation = "above" if self.strictly else "at least"
+        relation = "above" if self.is_strict else "at least"
         return (
             f"{self.larger.key} is {self.larger.write(larger)}: it must be {relation} {self.smaller.key}, "
             f"which is {self.smaller.write(smaller)}"
@@ -178,5 +178,5 @@ def find_errors(
         except ValueError as error:
             yield str(error)
     for pair in ordered:
-        if (fault := pair.fault(configuration)) is not None:
+        if (fault := pair.find_error(configuration)) is not None:
             yield fault

@@ -78,7 +78,7 @@ class IntermediateResult:
         return self.edge.data_set_id
 
     @property
-    def pointwise(self) -> bool:
+    def is_pointwise(self) -> bool:
         """Whether a producer writes to some partitions only."""
         return self.edge.partitioner in POINTWISE
 
@@ -88,17 +88,17 @@ class IntermediateResult:
             IntermediateResultPartition(self.data_set_id, index) for index in range(self.consumer_parallelism)
         )
 
-    def producers_of(self, partition: int) -> range:
+    def producers_for(self, partition: int) -> range:
         """The subtasks of the source vertex that write to a partition; the same object for all, if all do."""
-        if not self.pointwise:
+        if not self.is_pointwise:
             return self._everyone
         first = partition * self.producer_parallelism // self.consumer_parallelism
         last = (partition + 1) * self.producer_parallelism // self.consumer_parallelism
         return range(first, max(last, first + 1))
 
-    def partitions_of(self, producer: int) -> range:
+    def partitions_for(self, producer: int) -> range:
         """The partitions that a subtask of the source vertex writes to."""
-        if not self.pointwise:
+        if not self.is_pointwise:
             return range(self.consumer_parallelism)
         n, m = self.producer_parallelism, self.consumer_parallelism
         if m <= n:
@@ -107,19 +107,19 @@ class IntermediateResult:
             return range(index, index + 1)
         return range(-(-producer * m // n), -(-(producer + 1) * m // n))
 
-    def edge_of(self, partition: int) -> ExecutionEdge:
+    def edge_for(self, partition: int) -> ExecutionEdge:
         """The ExecutionEdge of a partition."""
         return ExecutionEdge(
             IntermediateResultPartition(self.data_set_id, partition),
             ExecutionVertex(self.edge.target_vertex_id, partition),
             self.edge.source_vertex_id,
-            self.producers_of(partition),
+            self.producers_for(partition),
         )
 
     def edges(self, consumers: Sequence[ExecutionVertex]) -> list[ExecutionEdge]:
         """The ExecutionEdge of each partition, joined to the consuming vertex's own subtasks."""
         data_set_id, source = self.edge.data_set_id, self.edge.source_vertex_id
-        producers_of, everyone = self.producers_of, None if self.pointwise else self._everyone
+        producers_of, everyone = self.producers_for, None if self.is_pointwise else self._everyone
         return [
             ExecutionEdge(
                 IntermediateResultPartition(data_set_id, index),
@@ -160,9 +160,9 @@ class ExecutionJobVertex:
         vertex_id = self.vertex_id
         return tuple([ExecutionVertex(vertex_id, index) for index in range(self.parallelism)])
 
-    def inputs_of(self, subtask: int) -> tuple[ExecutionEdge, ...]:
+    def inputs_for(self, subtask: int) -> tuple[ExecutionEdge, ...]:
         """What a subtask consumes: one edge per input."""
-        return tuple(result.edge_of(subtask) for result in self.inputs)
+        return tuple(result.edge_for(subtask) for result in self.inputs)
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class ExecutionGraph:
                 slots[SharedSlot(group, subtask.subtask_index)].append(subtask)
         return {slot: tuple(vertices) for slot, vertices in slots.items()}
 
-    def slot_of(self, vertex: ExecutionVertex) -> SharedSlot:
+    def slot_for(self, vertex: ExecutionVertex) -> SharedSlot:
         """The slot that a subtask runs in."""
         return SharedSlot(self.vertices[vertex.vertex_id].slot_sharing_group, vertex.subtask_index)
 

@@ -392,8 +392,8 @@ RESTART: tuple[ConfigOption[Any], ...] = (
 )
 OPTIONS = (*EXECUTION, *CHECKPOINTING, *RESTART)
 ORDERED = (
-    OrderedOptions(INITIAL_BACKOFF, MAX_BACKOFF, strictly=False),
-    OrderedOptions(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, strictly=False),
+    OrderedOptions(INITIAL_BACKOFF, MAX_BACKOFF, is_strict=False),
+    OrderedOptions(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, is_strict=False),
 )
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
 

@@ -78,7 +78,7 @@ class BlobCache:
 
     def file(self, key: BlobKey) -> Path:
         """A file with the blob's content, not to be changed. Raises BlobNotFound, BlobUnavailable."""
-        with self._flights.of(key):
+        with self._flights.lock(key):
             try:
                 found = self._files.find(key)
                 if found is not None:

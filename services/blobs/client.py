@@ -43,16 +43,16 @@ class BlobClient:
             raise BlobUnavailable(f"the BlobServer at {address} can't be reached: {error}") from error
         if secret is not None:
             try:
-                self._told("prove who it is", lambda: self._identify(secret))
+                self._translate_errors("prove who it is", lambda: self._identify(secret))
             except BaseException:
                 self._channel.close()
                 raise
 
     def _identify(self, secret: SharedSecret) -> None:
-        challenge = self._asked(Hello(), Status.PROVE).challenge
+        challenge = self._request(Hello(), Status.PROVE).challenge
         nonce = random_nonce()
-        answer = self._asked(Proof(nonce, secret.proof(Side.CLIENT, challenge, nonce)), Status.OK)
-        if not secret.is_proved(answer.proof, Side.SERVER, challenge, nonce):
+        answer = self._request(Proof(nonce, secret.proof(Side.CLIENT, challenge, nonce)), Status.OK)
+        if not secret.is_valid_proof(answer.proof, Side.SERVER, challenge, nonce):
             raise BlobRefused(
                 f"who listens at {self.address} does not know the secret of this cluster's BlobServers"
             )
@@ -78,14 +78,14 @@ class BlobClient:
         """
 
         def run() -> int:
-            size = self._asked(Get(str(key)), Status.OK).size
+            size = self._request(Get(str(key)), Status.OK).size
             self._channel.receive_body(size, take_all)
             return size
 
         def take_all(piece: memoryview) -> None:
             take(piece)
 
-        return self._told(f"get {key}", run)
+        return self._translate_errors(f"get {key}", run)
 
     def get_bytes(self, key: BlobKey) -> bytes:
         """A blob's content, checked. Raises BlobNotFound, and BlobRefused where it is not what the key says."""
@@ -98,7 +98,7 @@ class BlobClient:
 
     def delete(self, key: BlobKey) -> None:
         """Deletes a transient blob, if it is there. Raises BlobRefused for a permanent one."""
-        self._told(f"delete {key}", lambda: self._asked(Delete(str(key)), Status.OK))
+        self._translate_errors(f"delete {key}", lambda: self._request(Delete(str(key)), Status.OK))
 
     def close(self) -> None:
         """Ends the connection."""
@@ -114,20 +114,20 @@ class BlobClient:
 
     def _put(self, key: BlobKey, size: int, send: Callable[[], None]) -> None:
         def run() -> None:
-            if self._asked(Put(str(key), size), Status.SEND, Status.OK).status is Status.OK:
+            if self._request(Put(str(key), size), Status.SEND, Status.OK).status is Status.OK:
                 return
             # Where it has ended the connection before it had all, it said why.
             with suppress(ConnectionError):
                 send()
-            self._answered(Status.OK)
+            self._receive_answer(Status.OK)
 
-        self._told(f"put {key}", run)
+        self._translate_errors(f"put {key}", run)
 
-    def _asked(self, request: Introduction | Request, *wanted: Status) -> Answer:
+    def _request(self, request: Introduction | Request, *wanted: Status) -> Answer:
         self._channel.send(request)
-        return self._answered(*wanted)
+        return self._receive_answer(*wanted)
 
-    def _answered(self, *wanted: Status) -> Answer:
+    def _receive_answer(self, *wanted: Status) -> Answer:
         answer = self._channel.receive_answer()
         if answer.status in wanted:
             return answer
@@ -139,7 +139,7 @@ class BlobClient:
             case Status.OK | Status.SEND | Status.REFUSED | Status.PROVE:
                 raise BlobRefused(answer.reason or f"an answer {answer.status} is not to be expected")
 
-    def _told(self, what: str, run: Callable[[], T]) -> T:
+    def _translate_errors(self, what: str, run: Callable[[], T]) -> T:
         try:
             return run()
         except BlobError:

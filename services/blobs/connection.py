@@ -80,7 +80,7 @@ class BlobServerConnection:
         challenge = random_nonce()
         self._channel.send(Answer(Status.PROVE, challenge=challenge))
         said = decode_introduction(self._channel.receive(patience) or b"")
-        if not isinstance(said, Proof) or not secret.is_proved(
+        if not isinstance(said, Proof) or not secret.is_valid_proof(
             said.proof, Side.CLIENT, challenge, said.nonce
         ):
             raise BlobRefused(_UNKNOWN)
@@ -89,7 +89,7 @@ class BlobServerConnection:
     def _refuse(self, error: BlobError) -> None:
         try:
             self._channel.send(_error_answer(error))
-            self._channel.farewell()
+            self._channel.send_error_and_close()
         except OSError:
             pass
 
@@ -111,13 +111,13 @@ class BlobServerConnection:
     def _put(self, key: BlobKey, size: int) -> None:
         try:
             self._depot.check_size(key, size)
-            there = self._depot.has(key)
+            there = self._depot.touch_if_present(key)
         except BlobError as error:
             self._channel.send(_error_answer(error))
             return
         if not there:
             self._channel.send(Answer(Status.SEND))
-            self._depot.take(key, size, lambda incoming: self._receive(key, size, incoming))
+            self._depot.receive(key, size, lambda incoming: self._receive(key, size, incoming))
         self._channel.send(Answer(Status.OK))
 
     def _receive(self, key: BlobKey, size: int, incoming: Incoming) -> None:

@@ -80,7 +80,7 @@ def create_server(configuration: Configuration) -> BlobServer:
         backlog=configuration.get(BLOB_FETCH_BACKLOG),
         largest=configuration.get(BLOB_SIZE_MAX),
     )
-    secret = SharedSecret.of(configuration)
+    secret = SharedSecret.from_configuration(configuration)
     try:
         return BlobServer(
             directory, create_store(configuration), host=host, ports=ports, limits=limits, secret=secret
@@ -128,7 +128,9 @@ class BlobGarbageCollector:
         self._thread: threading.Thread | None = None
 
     @classmethod
-    def of(cls, configuration: Configuration, fate: Callable[[], JobPhaseFor | None]) -> BlobGarbageCollector:
+    def from_configuration(
+        cls, configuration: Configuration, fate: Callable[[], JobPhaseFor | None]
+    ) -> BlobGarbageCollector:
         """As configured. Raises BlobUnavailable where the server can't have its address or directory."""
         interval = configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6
         return cls(create_server(configuration), create_store(configuration), interval, fate)
@@ -153,7 +155,7 @@ class BlobGarbageCollector:
         if fate_of is None:
             return
         here = self.depot.files.jobs()
-        self._look_into_store()
+        self._clean_up_store()
         over = {job_id for job_id in {*here, *self._stored} if fate_of(job_id) is JobPhase.OVER}
         before = time.time() - self._interval
         over |= {
@@ -165,7 +167,7 @@ class BlobGarbageCollector:
         for job_id in sorted(over):
             self._delete(job_id)
 
-    def _look_into_store(self) -> None:
+    def _clean_up_store(self) -> None:
         """For what was put by a jobmanager that is gone with its disk."""
         now = time.monotonic()
         if now < self._look_at:

@@ -60,7 +60,7 @@ class Incoming:
             raise BlobRefused(f"{key} has {self.size:,} bytes here, where {size:,} were announced")
         if (found := self._digest.hexdigest()) != key.digest:
             raise BlobRefused(f"{key} has other content: the SHA-256 of what came is {found}")
-        published = self._files.take_in(self._file.fileno(), self._path, key)
+        published = self._files.move_in(self._file.fileno(), self._path, key)
         self._path = None
         return published
 
@@ -111,7 +111,7 @@ class BlobFiles:
             if self._checked.get(key) == seen:
                 return path
             if compute_file_digest(str(path))[0] == key.digest:
-                self._remember(key, seen)
+                self._mark_checked(key, seen)
                 return path
         except FileNotFoundError:
             return None
@@ -124,12 +124,12 @@ class BlobFiles:
         try:
             os.utime(path)
             if key in self._checked:
-                self._remember(key, _mark(path))
+                self._mark_checked(key, _mark(path))
         except OSError:
             return False
         return True
 
-    def take_in(self, file: int, path: Path, key: BlobKey) -> Path:
+    def move_in(self, file: int, path: Path, key: BlobKey) -> Path:
         """Gives a checked temporary file its name; for Incoming. Raises OSError."""
         if self._durable:
             os.fsync(file)
@@ -147,7 +147,7 @@ class BlobFiles:
             _sync(target.parent)
             _sync(self.directory)
         with suppress(FileNotFoundError):
-            self._remember(key, _mark(target))
+            self._mark_checked(key, _mark(target))
         return target
 
     def delete(self, key: BlobKey) -> bool:
@@ -193,7 +193,7 @@ class BlobFiles:
     def _scope(self, job_id: str | None) -> Path:
         return self.directory / (_NO_JOB if job_id is None else f"{_JOB}{job_id}")
 
-    def _remember(self, key: BlobKey, seen: tuple[int, int, int]) -> None:
+    def _mark_checked(self, key: BlobKey, seen: tuple[int, int, int]) -> None:
         with self._lock:
             self._checked[key] = seen
 

@@ -241,7 +241,7 @@ class Channel:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
-    def farewell(self) -> None:
+    def send_error_and_close(self) -> None:
         """Ends the connection after a refusal, so that the other side reads it: what it still sends is passed over."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)

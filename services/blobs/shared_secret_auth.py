@@ -40,7 +40,7 @@ class SharedSecret:
         self._content = content
 
     @classmethod
-    def of(cls, configuration: Configuration) -> SharedSecret | None:
+    def from_configuration(cls, configuration: Configuration) -> SharedSecret | None:
         """As configured; None where there is to be none. Raises ConfigurationError for a file that holds none."""
         name = configuration.get(BLOB_SECRET_FILE)
         if name is None:
@@ -60,7 +60,7 @@ class SharedSecret:
         """What only somebody who knows the secret can say to that challenge."""
         return hmac.digest(self._content, b"%b\0%b%b" % (side.encode(), challenge, nonce), "sha256")
 
-    def is_proved(self, proof: bytes, side: Side, challenge: bytes, nonce: bytes) -> bool:
+    def is_valid_proof(self, proof: bytes, side: Side, challenge: bytes, nonce: bytes) -> bool:
         """Whether that is it."""
         fit = len(challenge) == NONCE and len(nonce) == NONCE
         return hmac.compare_digest(proof, self.proof(side, challenge, nonce)) and fit

@@ -17,7 +17,7 @@ class SingleFlight:
         self._flights: dict[BlobKey, tuple[threading.Lock, int]] = {}
 
     @contextmanager
-    def of(self, key: BlobKey) -> Iterator[None]:
+    def lock(self, key: BlobKey) -> Iterator[None]:
         """Held by one thread for each key."""
         with self._lock:
             flight, waiting = self._flights.get(key, (threading.Lock(), 0))

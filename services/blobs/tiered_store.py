@@ -37,7 +37,7 @@ class TieredBlobStore:
                 "from storage"
             )
 
-    def has(self, key: BlobKey) -> bool:
+    def touch_if_present(self, key: BlobKey) -> bool:
         """Whether the blob is kept, so that it need not be put again; says that it is wanted."""
         try:
             path = self.files.find(key)
@@ -48,7 +48,7 @@ class TieredBlobStore:
         except OSError as error:
             raise BlobUnavailable(f"{key} can't be read: {error}") from error
 
-    def take(self, key: BlobKey, size: int, write: Callable[[Incoming], None]) -> None:
+    def receive(self, key: BlobKey, size: int, write: Callable[[Incoming], None]) -> None:
         """Keeps what `write` writes. Raises BlobRefused for other bytes than the key's; whatever `write` raises."""
         with self._incoming(key) as incoming:
             write(incoming)
@@ -58,8 +58,8 @@ class TieredBlobStore:
         """Keeps some bytes; their key."""
         key = BlobKey(compute_digest(content), job_id, transient)
         self.check_size(key, len(content))
-        if not self.has(key):
-            self.take(key, len(content), lambda incoming: incoming.write(content))
+        if not self.touch_if_present(key):
+            self.receive(key, len(content), lambda incoming: incoming.write(content))
         return key
 
     def put_file(self, path: Path, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
@@ -67,8 +67,8 @@ class TieredBlobStore:
         digest, size = compute_file_digest(str(path))
         key = BlobKey(digest, job_id, transient)
         self.check_size(key, size)
-        if not self.has(key):
-            self.take(key, size, lambda incoming: _copy(path, incoming))
+        if not self.touch_if_present(key):
+            self.receive(key, size, lambda incoming: _copy(path, incoming))
         return key
 
     def file(self, key: BlobKey) -> Path:
@@ -80,7 +80,7 @@ class TieredBlobStore:
         except OSError as error:
             raise BlobUnavailable(f"{key} can't be read: {error}") from error
         if not key.transient:
-            with self._flights.of(key):
+            with self._flights.lock(key):
                 found = self.files.find(key)
                 if found is not None:
                     return found

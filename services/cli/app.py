@@ -21,7 +21,7 @@ class _Commands(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """A line for each command, which is known without the command."""
         listed = copy.copy(self)
-        listed.commands = {name: TyperCommand(name, help=each.line) for name, each in COMMANDS.items()}
+        listed.commands = {name: TyperCommand(name, help=each.help) for name, each in COMMANDS.items()}
         super(_Commands, listed).format_help(ctx, formatter)
 
 

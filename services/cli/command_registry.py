@@ -16,8 +16,8 @@ import typer
 class CommandEntry(NamedTuple):
     """`place`: module:name, of a function or, where there are commands below it, of a Typer."""
 
-    place: str
-    line: str
+    target: str
+    help: str
     runs_program: bool = False
     """Whether the command runs a program: then everything behind the program's path belongs to the program."""
 
@@ -152,7 +152,7 @@ class LazyCommands(MutableMapping[str, Any]):
 
 def load_command(name: str, command: CommandEntry) -> Any:
     """The command as typer runs it."""
-    module, _, attribute = command.place.partition(":")
+    module, _, attribute = command.target.partition(":")
     found = getattr(import_module(f"{__package__}.{module}"), attribute)
     of = typer.Typer(rich_markup_mode="rich", add_completion=False)
     of.callback()(lambda: None)

@@ -19,15 +19,15 @@ class ExitCode(IntEnum):
     """There is no cluster, or it, or its Kafka, does not answer."""
     NOT_FOUND = 4
     """There is no such job or offset."""
-    PROCESS = 5
+    PROCESS_FAILED = 5
     """A process of the cluster did not start, or did not end in order."""
     DEPOSED = 6
     """Another jobmanager, or a TaskExecutor of the same resource id, has taken over from this one."""
-    WRONG = 7
+    DEMO_MISMATCH = 7
     """`demo`: what was counted is not what was sent."""
     SAVEPOINT = 8
     """A checkpoint or savepoint was not completed, not deleted, or is not whole."""
-    ASTRAY = 9
+    REPLICA_DIVERGED = 9
     """The states of this jobmanager are not those of most masters: it stopped."""
     ARCHIVE = 10
     """A file of exported events is missing, damaged, or can't be used for what was asked."""
@@ -51,11 +51,11 @@ class CommandFailure(Exception):
 
 
 CODES: Mapping[str, ExitCode] = {
-    "infra.jars:JarsUnavailable": ExitCode.PROCESS,
-    "infra.kafka:KafkaUnavailable": ExitCode.PROCESS,
-    "infra.prerequisites:MissingPrerequisite": ExitCode.PROCESS,
+    "infra.jars:JarsUnavailable": ExitCode.PROCESS_FAILED,
+    "infra.kafka:KafkaUnavailable": ExitCode.PROCESS_FAILED,
+    "infra.prerequisites:MissingPrerequisite": ExitCode.PROCESS_FAILED,
     "infra.threads:ThreadFailed": ExitCode.INTERNAL,
-    "infra.zookeeper:ZooKeeperUnavailable": ExitCode.PROCESS,
+    "infra.zookeeper:ZooKeeperUnavailable": ExitCode.PROCESS_FAILED,
     "pipelines.graph.errors:ProgramError": ExitCode.JOB,
     "services.host.election_participant:EpochOutOfReach": ExitCode.USAGE,
     "services.host.election_participant:ElectedLeaderExists": ExitCode.USAGE,
@@ -69,7 +69,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.history.archive.errors:ArchiveError": ExitCode.ARCHIVE,
     "services.history.log_position:InvalidPosition": ExitCode.USAGE,
     "services.history.log_position:PositionOutOfRange": ExitCode.NOT_FOUND,
-    "services.history.sql.errors:SparkUnavailable": ExitCode.PROCESS,
+    "services.history.sql.errors:SparkUnavailable": ExitCode.PROCESS_FAILED,
     "services.history.sql.errors:SqlError": ExitCode.USAGE,
     "services.host.host:Deposed": ExitCode.DEPOSED,
     "services.log.event_log:LogTruncated": ExitCode.UNREACHABLE,
@@ -78,7 +78,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.log.newer_release:NewerRelease": ExitCode.USAGE,
     "services.simulation.fork_members:CorruptMembersFile": ExitCode.USAGE,
     "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
-    "services.snapshots.state_hash_auditor:ReplicaDiverged": ExitCode.ASTRAY,
+    "services.snapshots.state_hash_auditor:ReplicaDiverged": ExitCode.REPLICA_DIVERGED,
 }
 """Expected exceptions, as module:class below the package: by their names, since importing all that could raise one
 takes longer than most commands."""

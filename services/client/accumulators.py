@@ -39,7 +39,7 @@ Subtask = tuple[str, int]
 
 class _SubtaskReport(msgspec.Struct, frozen=True):
     attempt_number: int
-    ended: bool
+    is_ended: bool
     counts: dict[str, float]
 
 
@@ -52,7 +52,7 @@ class AccumulatorTotals:
         """Execution -> its subtask, and the number of the attempt."""
         self._said: dict[Subtask, _SubtaskReport] = {}
 
-    def hear(self, records: Iterable[Record]) -> None:
+    def on_event(self, records: Iterable[Record]) -> None:
         """What the log says of the job's attempts."""
         for record in records:
             match record.body:
@@ -65,7 +65,7 @@ class AccumulatorTotals:
                 case _:
                     pass
 
-    def report(self, report: AccumulatorReport) -> None:
+    def on_report(self, report: AccumulatorReport) -> None:
         """What a TaskExecutor says of the attempts that run there."""
         for each in report.accumulator_snapshots:
             self._note(each.execution_attempt_id, dict(each.user_accumulators), ended=False)
@@ -80,7 +80,7 @@ class AccumulatorTotals:
             return
         subtask, number = known
         before = self._said.get(subtask)
-        if before is None or (number, ended) >= (before.attempt_number, before.ended):
+        if before is None or (number, ended) >= (before.attempt_number, before.is_ended):
             named = before.counts if before is not None else {}
             self._said[subtask] = _SubtaskReport(number, ended, bounded({**named, **counts}))
 
@@ -148,7 +148,7 @@ class KafkaHeartbeatReports:
 
     def poll(self) -> list[AccumulatorReport]:
         if self._consumer is None:
-            self._consumer = self._opened()
+            self._consumer = self._open()
         consumer, found = self._consumer, []
         end, until = self._end(consumer), time.monotonic() + self._timeout
         while self._position < end:
@@ -163,7 +163,7 @@ class KafkaHeartbeatReports:
                     raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
                 self._position = (message.offset() or 0) + 1
                 if dict(message.headers() or ()).get(RECIPIENT) == self._recipient.encode():
-                    found += self._decoded(message.value())
+                    found += self._decode(message.value())
         return found
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class KafkaHeartbeatReports:
             self._consumer.close()
             self._consumer = None
 
-    def _decoded(self, value: bytes | None) -> list[AccumulatorReport]:
+    def _decode(self, value: bytes | None) -> list[AccumulatorReport]:
         try:
             body = self._codec.decode(value).body
         except Undecodable:
@@ -179,7 +179,7 @@ class KafkaHeartbeatReports:
             return []
         return [body.accumulator_report] if isinstance(body, HeartbeatFromTaskManager) else []
 
-    def _opened(self) -> Consumer:
+    def _open(self) -> Consumer:
         consumer = Consumer(
             consumer_configuration(
                 self._servers,

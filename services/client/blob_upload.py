@@ -53,12 +53,12 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
         return what, None
     pace, secret = (
         Timeouts(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
-        SharedSecret.of(configuration),
+        SharedSecret.from_configuration(configuration),
     )
     reason = ""
     for _ in range(_TRIES):
         try:
-            address = find_server(log, SnapshotStore.of(configuration))
+            address = find_server(log, SnapshotStore.from_configuration(configuration))
             if address is None:
                 return what, "the cluster has no BlobServer"
             timeout = configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6

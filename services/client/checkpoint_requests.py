@@ -58,7 +58,7 @@ class CheckpointRequest:
         self.ended: JobStatus | None = None
         """How the job has ended, if it was heard to."""
 
-    def hear(self, record: Record) -> CompletedCheckpoint | None:
+    def on_event(self, record: Record) -> CompletedCheckpoint | None:
         """The checkpoint, once it is complete. Raises CheckpointFailedError once it has failed."""
         to_me = record.header.recipient == self._requester
         match record.body:
@@ -102,7 +102,7 @@ class CheckpointRequest:
         Raises CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and LogUnavailable.
         """
         until = time.monotonic() + timeout
-        while (done := conversation.wait_for(self.hear, _POLL_INTERVAL_S)) is None:
+        while (done := conversation.wait_for(self.on_event, _POLL_INTERVAL_S)) is None:
             if self.heard:
                 show(self.progress)
             if not self.heard and time.monotonic() > until:
@@ -119,7 +119,7 @@ class CheckpointRequest:
         """How the job ends; None where it has not within `timeout` seconds."""
 
         def answer(record: Record) -> JobStatus | None:
-            self.hear(record)
+            self.on_event(record)
             return self.ended
 
         return self.ended or conversation.wait_for(answer, timeout)
@@ -137,7 +137,7 @@ def request_checkpoint(
     """Asks under an address of its own, by one of the Client's methods, and waits. Raises as `Request.wait`."""
     with (
         Client(configuration, name="checkpoint", timeout=10.0) as asker,
-        asker.conversation() as conversation,
+        asker.subscribe() as conversation,
     ):
         conversation.follow(job_id)
         what(asker)
@@ -154,7 +154,7 @@ def dispose_savepoint(configuration: Configuration, path: str, *, timeout: float
         body = record.body
         return body if isinstance(body, client.SavepointDisposed) and record.header.recipient == me else None
 
-    with Client(configuration, name="dispose", timeout=10.0) as asker, asker.conversation() as conversation:
+    with Client(configuration, name="dispose", timeout=10.0) as asker, asker.subscribe() as conversation:
         me = asker.address
         asker.dispose_savepoint(path)
         said = conversation.wait_for(answer, timeout)

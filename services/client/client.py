@@ -127,9 +127,11 @@ class Client:
         """
         self._request(dispatcher.ShutDownCluster(reason=reason, suspend=suspend))
 
-    def conversation(self) -> ClusterSubscription:
+    def subscribe(self) -> ClusterSubscription:
         """What the log will say to this client, from its present end on."""
-        return ClusterSubscription(self._log, self.address, SnapshotStore.of(self.configuration))
+        return ClusterSubscription(
+            self._log, self.address, SnapshotStore.from_configuration(self.configuration)
+        )
 
     def close(self) -> None:
         """Gives connections back."""

@@ -24,7 +24,7 @@ def raise_to_latest_level(configuration: Configuration, *, timeout: float = 30.0
             raise NoAnswerError(body.reason)
         return body.level if isinstance(body, FeatureLevelRaised) and body.level >= FEATURE_LEVEL else None
 
-    with Client(configuration, name="upgrade", timeout=10.0) as asker, asker.conversation() as conversation:
+    with Client(configuration, name="upgrade", timeout=10.0) as asker, asker.subscribe() as conversation:
         before = conversation.feature_level
         if before >= FEATURE_LEVEL:
             return before, before

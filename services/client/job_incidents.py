@@ -76,12 +76,12 @@ class JobIncidentTracker:
         """How many slots the job has asked for and does not have."""
         return len(self._requested)
 
-    def hear(self, records: Iterable[Record]) -> list[Incident]:
+    def on_event(self, records: Iterable[Record]) -> list[Incident]:
         """What has happened, by events that came together; the same words are said once."""
         failed: dict[str, Incident] = {}
         again: list[_Attempt] = []
         for record in records:
-            for incident in self._heard(record, again):
+            for incident in self._incidents_from_event(record, again):
                 failed.setdefault(incident.line, incident)
         told = list(failed.values())
         if len(told) > _MAX_LINES:
@@ -90,7 +90,7 @@ class JobIncidentTracker:
             told.append(Incident(_describe_restart(again)))
         return told
 
-    def _heard(self, record: Record, again: list[_Attempt]) -> list[Incident]:
+    def _incidents_from_event(self, record: Record, again: list[_Attempt]) -> list[Incident]:
         match record.body:
             case StartJob(job_id=self._job_id, job_graph=graph):
                 self._vertices = {each.vertex_id: each for each in graph.vertices}
@@ -100,7 +100,7 @@ class JobIncidentTracker:
                 if attempt.number > 0:
                     again.append(attempt)
             case UpdateTaskExecutionState(job_id=self._job_id) as update:
-                return self._updated(update)
+                return self._incidents_from_update(update)
             case CheckpointAborted(job_id=self._job_id) as aborted if (
                 aborted.failure not in _REPORTED_ELSEWHERE
             ):
@@ -122,14 +122,14 @@ class JobIncidentTracker:
                 TaskExecutorLost(resource_id=resource_id, reason=reason)
                 | HeartbeatTimedOut(resource_id=resource_id, reason=reason)
             ):
-                return self._lost(lambda each: each.resource_id == resource_id, reason)
+                return self._incidents_from_loss(lambda each: each.resource_id == resource_id, reason)
             case FailSlot(allocation_id=allocation_id, reason=reason):
-                return self._lost(lambda each: each.allocation_id == allocation_id, reason)
+                return self._incidents_from_loss(lambda each: each.allocation_id == allocation_id, reason)
             case _:
                 pass
         return []
 
-    def _updated(self, update: UpdateTaskExecutionState) -> list[Incident]:
+    def _incidents_from_update(self, update: UpdateTaskExecutionState) -> list[Incident]:
         if update.execution_state not in _TERMINAL_STATES:
             return []
         attempt = self._running.pop(update.execution_attempt_id, None)
@@ -142,7 +142,7 @@ class JobIncidentTracker:
         line = f"{attempt.task} failed, attempt {attempt.number + 1}: {why}"
         return [Incident(f"{line}; it {again}" if again else line, "" if again else details)]
 
-    def _lost(self, there: Callable[[_Attempt], bool], reason: str) -> list[Incident]:
+    def _incidents_from_loss(self, there: Callable[[_Attempt], bool], reason: str) -> list[Incident]:
         gone = [attempt for attempt, each in self._running.items() if there(each)]
         for attempt in gone:
             del self._running[attempt]

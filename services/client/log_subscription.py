@@ -63,7 +63,7 @@ class ClusterSubscription:
             while tail.position < end:
                 for record in tail.poll(1.0):
                     if record.offset < end:
-                        self._evolve(record)
+                        self._apply(record)
         finally:
             tail.close()
         self._mine = frozenset({client_address, CLIENT, EVERYONE})
@@ -88,7 +88,7 @@ class ClusterSubscription:
         """By which options the cluster goes, as far as the log was heard."""
         return self._configuration
 
-    def _evolve(self, record: Record) -> None:
+    def _apply(self, record: Record) -> None:
         if isinstance(record.body, ConfigurationChanged) and self._leadership.accepts(record):
             self._configuration = record.body.configuration
         self._leadership = self._leadership.evolve(record)
@@ -101,7 +101,7 @@ class ClusterSubscription:
         said = []
         for record in self._connect().poll(timeout):
             if self._leadership.accepts(record):
-                self._evolve(record)
+                self._apply(record)
                 said.append(record)
         return said
 
@@ -118,7 +118,7 @@ class ClusterSubscription:
                     return found
         return None
 
-    def accepted(self, job_id: str, timeout: float) -> client.JobAccepted:
+    def await_accepted(self, job_id: str, timeout: float) -> client.JobAccepted:
         """Waits until the job is accepted. Raises JobRejectedError, NoAnswer."""
         body = self.accepted_at(job_id, timeout).body
         assert isinstance(body, client.JobAccepted)

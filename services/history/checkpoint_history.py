@@ -178,9 +178,9 @@ class CheckpointHistory:
 
     def all(self) -> dict[str, CheckpointsView]:
         """What is known of each job that had any, or was restored."""
-        return {job_id: self.of(job_id) for job_id in dict.fromkeys((*self._of, *self._restored))}
+        return {job_id: self.for_job(job_id) for job_id in dict.fromkeys((*self._of, *self._restored))}
 
-    def of(self, job_id: str) -> CheckpointsView:
+    def for_job(self, job_id: str) -> CheckpointsView:
         """What is known of a job's."""
         return CheckpointsView(
             completed=self._counts.get((job_id, CheckpointStatus.COMPLETED), 0),
@@ -201,12 +201,12 @@ class CheckpointHistory:
             restored=self._restored.get(job_id),
         )
 
-    def note(self, record: Record, name_of: Callable[[str], str]) -> None:
+    def on_event(self, record: Record, name_of: Callable[[str], str]) -> None:
         """An event that counts; `name_of` has the name of the task of an Execution."""
         time = record.header.time
         match record.body:
             case CheckpointTriggered() as triggered:
-                self._begun(triggered, time, name_of)
+                self._on_triggered(triggered, time, name_of)
             case AcknowledgeCheckpoint() as said:
                 self._part(
                     said.job_id,
@@ -222,7 +222,7 @@ class CheckpointHistory:
                 for checkpoint_id in self._pending.get(job_id, ()):
                     self._part(job_id, checkpoint_id, ended.execution_attempt_id, finished=True)
             case CheckpointCompleted(job_id=job_id, checkpoint=done):
-                self._ended(
+                self._on_ended(
                     job_id,
                     done.checkpoint_id,
                     status=CheckpointStatus.COMPLETED,
@@ -231,7 +231,7 @@ class CheckpointHistory:
                     uri=done.uri,
                 )
             case CheckpointAborted(job_id=job_id) as aborted:
-                self._ended(
+                self._on_ended(
                     job_id,
                     aborted.checkpoint_id,
                     status=CheckpointStatus.FAILED,
@@ -255,7 +255,7 @@ class CheckpointHistory:
             case _:
                 pass
 
-    def _begun(self, body: CheckpointTriggered, time: int, name_of: Callable[[str], str]) -> None:
+    def _on_triggered(self, body: CheckpointTriggered, time: int, name_of: Callable[[str], str]) -> None:
         known = self._of.setdefault(body.job_id, {})
         known[body.checkpoint_id] = _KnownCheckpoints(
             CheckpointView(
@@ -285,7 +285,7 @@ class CheckpointHistory:
         if part is not None and part.awaited:
             subtasks[attempt] = replace(part, **changes)
 
-    def _ended(self, job_id: str, checkpoint_id: int, *, status: CheckpointStatus, **changes: Any) -> None:
+    def _on_ended(self, job_id: str, checkpoint_id: int, *, status: CheckpointStatus, **changes: Any) -> None:
         if checkpoint_id not in self._pending.get(job_id, ()):
             return
         self._pending[job_id].discard(checkpoint_id)

@@ -129,7 +129,7 @@ def _failures(state: JobMasterState) -> tuple[TaskException, ...]:
 
 def checkpoints(fold: HistoryProjection, job_id: str) -> CheckpointsView:
     """The checkpoints and savepoints of a job."""
-    found = fold.checkpoints.of(job_id)
+    found = fold.checkpoints.for_job(job_id)
     state = _find_master(fold.replica, job_id)
     return replace(found, checkpoints=tuple(_final_status(each, state) for each in found.checkpoints))
 

@@ -28,7 +28,7 @@ class EventJobIndex:
         self._one: dict[str, str] = {}
         """One string for each job, whichever record it came with: there may be a million events."""
 
-    def note(self, record: Record) -> str | None:
+    def on_event(self, record: Record) -> str | None:
         """The next event's job; None where it belongs to none."""
         header, body, at = record.header, record.body, self._at
         named, ids = _fields(type(body))

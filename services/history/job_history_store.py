@@ -56,7 +56,7 @@ class JobHistoryStore:
         self._storage = storage
 
     @classmethod
-    def of(cls, configuration: Configuration) -> JobHistoryStore:
+    def from_configuration(cls, configuration: Configuration) -> JobHistoryStore:
         """Where the configuration says."""
         base = f"{configuration.ha_storage.rstrip('/')}/{configuration.ha_cluster_id}"
         return cls(Storage.open(f"{base}/history"))

@@ -94,9 +94,9 @@ class LogPosition(msgspec.Struct, frozen=True):
         Raises OutsideLog, LogUnavailable, ArchiveError.
         """
         if self.offset is not None:
-            extent = LogExtent.of(log)
+            extent = LogExtent.from_log(log)
             if not extent.first - 1 <= self.offset < extent.end:
-                raise PositionOutOfRange(f"offset {self.offset} is outside {extent.told(log)}")
+                raise PositionOutOfRange(f"offset {self.offset} is outside {extent.format_extent(log)}")
             return self.offset
         assert self.time is not None
         return _last_not_after(log, self.time, marks, self)
@@ -107,14 +107,14 @@ class LogPosition(msgspec.Struct, frozen=True):
         Raises as `at`.
         """
         if self.offset is not None:
-            extent = LogExtent.of(log)
+            extent = LogExtent.from_log(log)
             if not extent.first <= self.offset < max(extent.end, 1):
-                raise PositionOutOfRange(f"offset {self.offset} is outside {extent.told(log)}")
+                raise PositionOutOfRange(f"offset {self.offset} is outside {extent.format_extent(log)}")
             return self.offset
         assert self.time is not None
         first = _first_event(log)
         if first is not None and self.time == first.header.time:
-            return LogExtent.of(log).first
+            return LogExtent.from_log(log).first
         return _last_not_after(log, self.time - 1, marks, self) + 1
 
 
@@ -125,11 +125,11 @@ class LogExtent(msgspec.Struct, frozen=True):
     end: int
 
     @classmethod
-    def of(cls, log: EventLog) -> LogExtent:
+    def from_log(cls, log: EventLog) -> LogExtent:
         """As it is now. Raises LogUnavailable."""
         return cls(first_offset(log), log.end())
 
-    def told(self, log: EventLog) -> str:
+    def format_extent(self, log: EventLog) -> str:
         """The log with its first and last offset and time, for people."""
         if self.end <= self.first:
             return f"{log.topic}, which has no events"
@@ -151,17 +151,19 @@ def first_offset(log: EventLog) -> int:
 
 def _last_not_after(log: EventLog, time: int, marks: TimeMarks | None, said: LogPosition) -> int:
     """The last offset of the longest beginning whose events have `time` at most. Raises OutsideLog."""
-    extent = LogExtent.of(log)
+    extent = LogExtent.from_log(log)
     mark = None if marks is None else marks.not_after(time)
     start = extent.first if mark is None else max(extent.first, mark.offset + 1)
     for batch in read_to_end(log, start, end=extent.end):
         for record in batch:
             if record.header.time > time:
                 if mark is None and _is_first(log, record):
-                    raise PositionOutOfRange(f"{said.text!r} ({_clock(time)}) is before {extent.told(log)}")
+                    raise PositionOutOfRange(
+                        f"{said.text!r} ({_clock(time)}) is before {extent.format_extent(log)}"
+                    )
                 return record.offset - 1
     if extent.end <= extent.first:
-        raise PositionOutOfRange(f"there is nothing at {said.text!r} in {extent.told(log)}")
+        raise PositionOutOfRange(f"there is nothing at {said.text!r} in {extent.format_extent(log)}")
     return extent.end - 1
 
 

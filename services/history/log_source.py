@@ -97,4 +97,4 @@ def open_log_source(of: Configuration | Path, *, selections: bool = False) -> Lo
 
     noted = UnreadableEntries()
     live = UnreadableTrackingLog(open_event_log(of, timeout=_TIMEOUT_S), noted)
-    return LogSource(live, of.cluster_id, store=SnapshotStore.of(of), passed_over=noted)
+    return LogSource(live, of.cluster_id, store=SnapshotStore.from_configuration(of), passed_over=noted)

@@ -64,13 +64,13 @@ class HistoryProjection:
             [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()], on_illegal=self._on_illegal
         )
 
-    def tell(self, record: Record) -> FormattedEvent:
+    def apply(self, record: Record) -> FormattedEvent:
         """Folds the next event and says what became of it."""
         header, kind, replica = record.header, type(record.body), self.replica
         # Nothing but an election changes who is heard, so all else can be asked about afterwards, and only if in doubt.
         fenced = kind is LeaderElected and not replica.leadership.accepts(record)
         self.changed = changed = replica.apply(record)
-        job = self._jobs.note(record)
+        job = self._jobs.on_event(record)
         ignored = None
         if self._illegal:
             ignored = self._illegal[-1]
@@ -89,8 +89,8 @@ class HistoryProjection:
         task = self._find_task(record) if _names_attempt(kind) else None
         if changed and self._notes_past:
             if kind in NOTED_EVENTS and header.recipient in changed:
-                self.checkpoints.note(record, self.task_of)
-            self.failures.note(record, task, changed, replica.states)
+                self.checkpoints.on_event(record, self.task_of)
+            self.failures.on_event(record, task, changed, replica.states)
         return FormattedEvent(record, job, task, ignored)
 
     def past(self) -> JobHistory:
@@ -105,17 +105,17 @@ class HistoryProjection:
             checkpoints=self.checkpoints.all(),
         )
 
-    def renewed(self) -> HistoryProjection:
+    def copy(self) -> HistoryProjection:
         """Another one that goes on from here, and shares nothing with this one that changes. It knows the states and
         what `past` has, and not which job an event belonged to."""
         fold = HistoryProjection()
         replica = fold._new_replica()
         replica.restore(self.replica.states, self.replica.leadership, self.replica.offset)
-        fold._go_on(replica, self.past())
+        fold._resume(replica, self.past())
         fold.whole = self.whole
         return fold
 
-    def go_on_in(self, replica: Replica) -> None:
+    def resume_from(self, replica: Replica) -> None:
         """Goes on from where a replica is, of the same roles; nothing was folded here yet."""
         self.replica.resume(replica.states, replica.active_addresses, replica.leadership, replica.offset)
 
@@ -135,7 +135,7 @@ class HistoryProjection:
         if store is not None and histories is not None:
             kept = newest(log, store, histories, self._new_replica, at_most)
             if kept is not None:
-                self._go_on(*kept)
+                self._resume(*kept)
                 return self.replica.offset + 1
         try:
             log.tail(0).close()
@@ -156,16 +156,16 @@ class HistoryProjection:
         """Folds the log to the end that it has now, or to `end` (exclusive). Begins, and raises, as `begin`."""
         tune_gc_for_replay()
         for batch in read_to_end(log, self.begin(log, store, histories), end=end):
-            yield from self._tell_all(batch)
+            yield from self._apply_all(batch)
 
-    def _go_on(self, replica: Replica, past: JobHistory) -> None:
+    def _resume(self, replica: Replica, past: JobHistory) -> None:
         self.replica = replica
         self.submitted, self.ended, self._tasks = dict(past.submitted), dict(past.ended), dict(past.tasks)
         self.failures = RestartCauses.known(past.failures)
         self.checkpoints = CheckpointHistory.known(past.checkpoints)
 
-    def _tell_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:
-        return (self.tell(record) for record in batch)
+    def _apply_all(self, batch: Iterable[Record]) -> Iterator[FormattedEvent]:
+        return (self.apply(record) for record in batch)
 
     def _on_illegal(self, error: IllegalEvent, _: tuple[Record, ...]) -> None:
         self._illegal.append(str(error))

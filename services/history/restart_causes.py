@@ -65,7 +65,7 @@ class RestartCauses:
         jobs = dict.fromkeys((*self._counted, *self._reasons))
         return {job_id: (self._counted.get(job_id), self._reasons.get(job_id)) for job_id in jobs}
 
-    def note(
+    def on_event(
         self, record: Record, task: str | None, changed: Iterable[str], states: Mapping[str, Any]
     ) -> None:
         """An event has been folded: `changed` are the addresses whose states are others now, `task` what it names."""

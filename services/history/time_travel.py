@@ -108,7 +108,7 @@ def fold_to(
         if on_progress is not None:
             on_progress(replica.offset + 1 - start, end - start)
     if recorder is not None:
-        recorder.reached(end)
+        recorder.on_offset_reached(end)
     return replica
 
 

@@ -29,7 +29,7 @@ class UnreadableEntries:
         if self._first is None or value.offset < self._first.offset:
             self._first = value
 
-    def told(self) -> str | None:
+    def format_lines(self) -> str | None:
         """A line for people; None where there are none."""
         first, count = self._first, len(self._offsets)
         if first is None:

@@ -163,7 +163,7 @@ class KafkaEventLog:
                 # Where a request times out on a connection that there was, no error is told, but no offset either.
                 error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
             if error is not None:
-                self._admin.note(error)
+                self._admin.note_error(error)
                 told.set_exception(error)
             else:
                 told.set_result(offset)

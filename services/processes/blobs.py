@@ -40,7 +40,9 @@ def create_master_blobs(
 
     Raises BlobUnavailable where it can't have its address or directory.
     """
-    return BlobGarbageCollector.of(configuration, lambda: _read_job_phases(replica) if caught_up() else None)
+    return BlobGarbageCollector.from_configuration(
+        configuration, lambda: _read_job_phases(replica) if caught_up() else None
+    )
 
 
 def create_task_executor_blobs(
@@ -57,7 +59,7 @@ def create_task_executor_blobs(
         size_limit=configuration.get(BLOB_CACHE_SIZE_MAX),
         connect_timeout=configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6,
         pace=Timeouts(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
-        secret=SharedSecret.of(configuration),
+        secret=SharedSecret.from_configuration(configuration),
     )
     manager = BlobLibraryCacheManager(cache, configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6)
     manager.start()

@@ -36,7 +36,10 @@ def main(arguments: list[str]) -> int:
     configuration = load_configuration()
     log = open_event_log(configuration, timeout=_LOG_TIMEOUT_S)
     try:
-        snapshots, histories = SnapshotStore.of(configuration), JobHistoryStore.of(configuration)
+        snapshots, histories = (
+            SnapshotStore.from_configuration(configuration),
+            JobHistoryStore.from_configuration(configuration),
+        )
         answer = SubprocessResult(create_snapshot_with_history(log, snapshots, histories, int(arguments[0])))
     except (LogUnavailable, LogTruncated, CheckpointError, NewerRelease) as error:
         answer = SubprocessResult(error=str(error))

@@ -29,7 +29,7 @@ class MasterSnapshots:
 
     def __init__(self, configuration: Configuration, replica: Replica, log: EventLog, host: Host) -> None:
         """Nothing was folded yet. Raises LogReplaced, and what `restore` raises."""
-        store = SnapshotStore.of(configuration)
+        store = SnapshotStore.from_configuration(configuration)
         check_log(log, store, accept=configuration.get(ACCEPT_NEW_LOG))
         found = restore_newest(replica, log, store)
         self._stop = threading.Event()
@@ -56,7 +56,7 @@ class MasterSnapshots:
             fail=host.fail,
             later=lambda judge: threads.Timer(VOTE_TIMEOUT_S, judge, name="state audit").start(),
             keep=self._keep,
-            on_snapshot=self._keeper.taken,
+            on_snapshot=self._keeper.on_snapshot_created,
         )
 
     def start(self) -> None:
@@ -79,4 +79,4 @@ class MasterSnapshots:
 
 def restore_task_executor(configuration: Configuration, replica: Replica, log: EventLog) -> None:
     """A TaskExecutor too begins with the newest snapshot: with its own state in it. Raises what `restore` raises."""
-    restore_newest(replica, log, SnapshotStore.of(configuration))
+    restore_newest(replica, log, SnapshotStore.from_configuration(configuration))

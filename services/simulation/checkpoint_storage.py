@@ -53,28 +53,28 @@ class SimulatedStorage:
 
     parts: dict[str, dict[str, StatePart]] = field(default_factory=dict)
     metadata: dict[str, CheckpointMetadata] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)
+    removed_uris: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
-    torn: set[str] = field(default_factory=set)
+    corrupt_uris: set[str] = field(default_factory=set)
 
     def write(self, directory: str, name: str, part: StatePart) -> None:
         """A subtask's part."""
         self._touched(directory)
         self.parts.setdefault(directory, {})[name] = part
 
-    def fault_of(self, directory: str) -> str | None:
+    def find_fault(self, directory: str) -> str | None:
         """Why a directory is no checkpoint that can be restored; None if it is one."""
         metadata = self.metadata.get(directory)
         if metadata is None:
             return f"{directory} has no {METADATA}"
-        if directory in self.torn or not metadata.parts <= set(self.parts.get(directory, ())):
+        if directory in self.corrupt_uris or not metadata.parts <= set(self.parts.get(directory, ())):
             return f"a file of {directory} is torn"
         return None
 
-    def trust(self, instruction: FindCheckpoint) -> None:
+    def add_candidates(self, instruction: FindCheckpoint) -> None:
         """What people name, and what was there before the simulation, is whole."""
         for each in instruction.candidates:
-            self.begin_with(
+            self.add_existing(
                 CompletedCheckpoint(
                     checkpoint_id=max(1, each.checkpoint_id),
                     snapshot_type=SnapshotType.SAVEPOINT,
@@ -83,9 +83,9 @@ class SimulatedStorage:
                 )
             )
 
-    def begin_with(self, checkpoint: CompletedCheckpoint) -> None:
+    def add_existing(self, checkpoint: CompletedCheckpoint) -> None:
         """It was there before; nothing is known of its parts."""
-        if checkpoint.uri not in self.metadata and checkpoint.uri not in self.removed:
+        if checkpoint.uri not in self.metadata and checkpoint.uri not in self.removed_uris:
             self.metadata[checkpoint.uri] = CheckpointMetadata(checkpoint, frozenset(), {})
 
     def directories(self) -> set[str]:
@@ -96,7 +96,7 @@ class SimulatedStorage:
         """With all that is in it."""
         self.parts.pop(directory, None)
         self.metadata.pop(directory, None)
-        self.removed.add(directory)
+        self.removed_uris.add(directory)
 
     def perform(self, instruction: CHECKPOINT_INSTRUCTIONS, *, fails: bool = False) -> Body:
         """What a shell does and says; `fails`: storage refuses to write."""
@@ -151,7 +151,7 @@ class SimulatedStorage:
     def _find(self, instruction: FindCheckpoint) -> Body:
         passed_over = {}
         for candidate in instruction.candidates:
-            fault = self.fault_of(candidate.uri)
+            fault = self.find_fault(candidate.uri)
             if fault is not None:
                 passed_over[candidate.uri] = fault
                 continue
@@ -169,7 +169,7 @@ class SimulatedStorage:
         return job_master.RestoreFailed(job_id=instruction.job_id, reason=", ".join(passed_over.values()))
 
     def _touched(self, directory: str) -> None:
-        if directory in self.removed:
+        if directory in self.removed_uris:
             self.late.add(directory)
 
 

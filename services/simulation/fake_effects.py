@@ -63,7 +63,7 @@ class NoTopicJobMasterEffects:
                 self._files.perform(role_address, instruction)
                 continue
             if isinstance(instruction, FindCheckpoint):
-                self._storage.trust(instruction)
+                self._storage.add_candidates(instruction)
             self._say(role_address, perform(role_address, instruction, self._storage))
 
     def retire(self, role_address: str) -> None:
@@ -102,10 +102,10 @@ class NoOpTaskExecutorEffects:
                     for task in tasks:
                         self._run(role_address, task)
                 case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
-                    self._causes.runs_by(attempt, cause)
+                    self._causes.on_run_tasks(attempt, cause)
                     self._end(role_address, job_id, attempt, ExecutionState.CANCELED)
                 case TriggerTasks(job_id=job_id, checkpoint_id=number, cause=cause):
-                    self._causes.told(role_address, job_id, number, cause)
+                    self._causes.on_instruction(role_address, job_id, number, cause)
                     self._acknowledge(instruction)
                 case ConfirmTasks(job_id=job_id, checkpoint_id=number, attempts=attempts):
                     for attempt in attempts:
@@ -120,7 +120,7 @@ class NoOpTaskExecutorEffects:
 
     def retire(self, role_address: str) -> None:
         self._begun.reset(role_address)
-        self._causes.process_ended(role_address)
+        self._causes.on_process_ended(role_address)
 
     def close(self) -> None:
         pass
@@ -128,7 +128,7 @@ class NoOpTaskExecutorEffects:
     def _run(self, role_address: str, task: Task) -> None:
         attempt, job_id = task.execution_attempt_id, task.job_id
         self._running.setdefault(job_id, {})[attempt] = role_address
-        self._causes.runs_by(attempt, task.cause)
+        self._causes.on_run_tasks(attempt, task.cause)
         for reached in (ExecutionState.INITIALIZING, ExecutionState.RUNNING):
             self._say(role_address, state_change_event(job_id, attempt, reached, cause=task.cause))
         if task.finished:
@@ -137,8 +137,10 @@ class NoOpTaskExecutorEffects:
     def _end(self, role_address: str, job_id: str, attempt: str, state: ExecutionState) -> None:
         self._running.get(job_id, {}).pop(attempt, None)
         self._stopping.pop(attempt, None)
-        self._say(role_address, state_change_event(job_id, attempt, state, cause=self._causes.of(attempt)))
-        self._causes.ended(attempt)
+        self._say(
+            role_address, state_change_event(job_id, attempt, state, cause=self._causes.cause_for(attempt))
+        )
+        self._causes.on_task_ended(attempt)
 
     def _acknowledge(self, told: TriggerTasks) -> None:
         job_id, number = told.job_id, told.checkpoint_id
@@ -148,7 +150,7 @@ class NoOpTaskExecutorEffects:
         for attempt, role_address in self._running.get(job_id, {}).items():
             if told.options.stops:
                 self._stopping[attempt] = number
-            cause = self._causes.of_part(role_address, job_id, attempt, number)
+            cause = self._causes.cause_for_acknowledgement(role_address, job_id, attempt, number)
             owed = acknowledge_checkpoint_event(
                 job_id, attempt, number, stops=told.options.stops, cause=cause
             )

@@ -22,7 +22,7 @@ class ForkMember(msgspec.Struct, frozen=True):
     configuration: dict[str, str] = {}
 
     @classmethod
-    def like(cls, said: RegisterTaskExecutor) -> ForkMember:
+    def from_registration(cls, said: RegisterTaskExecutor) -> ForkMember:
         """One that registers as another one did."""
         return cls(
             said.resource_id,

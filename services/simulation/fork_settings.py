@@ -31,7 +31,7 @@ def read_fork_members(replica: Replica) -> list[ForkMember]:
     for resource_id in sorted(registered):
         state = replica.states.get(address(TASK_EXECUTOR, resource_id))
         if isinstance(state, TaskExecutorState) and state.registration is not None:
-            members.append(ForkMember.like(state.registration.is_sent))
+            members.append(ForkMember.from_registration(state.registration.is_sent))
     return members
 
 

@@ -87,11 +87,11 @@ class Latencies:
         drawn = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
         return samples[drawn % len(samples)]
 
-    def from_here_on(self) -> None:
+    def start_learning(self) -> None:
         """What is seen next is what happens again."""
         self._happens_again = True
 
-    def done(self, end: Time) -> None:
+    def finish(self, end: Time) -> None:
         """Nothing is known of what was behind that time: what workers had not done by then, they do later."""
         for (work, key), began in self._open.items():
             if work in _WORKER_WORK:
@@ -101,58 +101,58 @@ class Latencies:
         """How many were learnt from."""
         return len(self._samples.get(work, ()))
 
-    def see(self, record: Record) -> None:
+    def on_event(self, record: Record) -> None:
         """Learns from the next event, if there is anything to learn from it."""
         body, time = record.body, record.header.time
         match body:
             case job_master.UpdateTaskExecutionState(execution_attempt_id=attempt, execution_state=state):
                 if state is ExecutionState.RUNNING:
-                    self._ended(Work.START_TASK, attempt, time)
+                    self._on_work_ended(Work.START_TASK, attempt, time)
                 elif state is ExecutionState.CANCELED:
-                    self._ended(Work.STOP_TASK, attempt, time)
+                    self._on_work_ended(Work.STOP_TASK, attempt, time)
             case task_executor.SubmitTask(execution_attempt_id=attempt):
-                self._began(Work.START_TASK, attempt, time)
+                self._on_work_started(Work.START_TASK, attempt, time)
             case task_executor.CancelTask(execution_attempt_id=attempt):
-                self._began(Work.STOP_TASK, attempt, time)
+                self._on_work_started(Work.STOP_TASK, attempt, time)
             case task_executor.TriggerCheckpoint(job_id=job, checkpoint_id=number):
-                self._began(Work.CHECKPOINT, (job, number), time)
+                self._on_work_started(Work.CHECKPOINT, (job, number), time)
             case job_master.AcknowledgeCheckpoint(job_id=job, checkpoint_id=number):
-                self._ended(Work.CHECKPOINT, (job, number), time, last=False)
-                self._began(Work.STORE, (job, number), time)
+                self._on_work_ended(Work.CHECKPOINT, (job, number), time, last=False)
+                self._on_work_started(Work.STORE, (job, number), time)
             case job_master.CheckpointCompleted(job_id=job, checkpoint=checkpoint):
-                self._ended(Work.STORE, (job, checkpoint.checkpoint_id), time)
+                self._on_work_ended(Work.STORE, (job, checkpoint.checkpoint_id), time)
             case job_master.StartJob(job_id=job) | job_master.ResumeJob(job_id=job):
-                self._began(Work.CREATE_CHANNELS, job, time)
+                self._on_work_started(Work.CREATE_CHANNELS, job, time)
             case job_master.ChannelsCreated(job_id=job):
-                self._ended(Work.CREATE_CHANNELS, job, time)
+                self._on_work_ended(Work.CREATE_CHANNELS, job, time)
             case dispatcher.JobReachedTerminalState(job_id=job):
-                self._began(Work.DELETE_CHANNELS, job, time)
+                self._on_work_started(Work.DELETE_CHANNELS, job, time)
             case job_master.ChannelsDeleted(job_id=job):
-                self._ended(Work.DELETE_CHANNELS, job, time)
+                self._on_work_ended(Work.DELETE_CHANNELS, job, time)
             case dispatcher.SubmitJob(job_id=job, job_graph=None):
-                self._began(Work.BUILD, job, time)
+                self._on_work_started(Work.BUILD, job, time)
             case dispatcher.JobGraphBuilt(job_id=job) | dispatcher.JobGraphFailed(job_id=job):
-                self._ended(Work.BUILD, job, time)
+                self._on_work_ended(Work.BUILD, job, time)
             case resource_manager.StartWorker(resource_id=resource_id):
-                self._began(Work.START_WORKER, resource_id, time)
+                self._on_work_started(Work.START_WORKER, resource_id, time)
             case resource_manager.WorkerStarted(resource_id=resource_id):
-                self._ended(Work.START_WORKER, resource_id, time)
-                self._began(Work.BOOT, resource_id, time)
+                self._on_work_ended(Work.START_WORKER, resource_id, time)
+                self._on_work_started(Work.BOOT, resource_id, time)
             case LeaderElected(role=role) if kind_of(role) == TASK_EXECUTOR:
-                self._ended(Work.BOOT, instance_of(role), time)
-                self._began(Work.REGISTER, instance_of(role), time)
+                self._on_work_ended(Work.BOOT, instance_of(role), time)
+                self._on_work_started(Work.REGISTER, instance_of(role), time)
             case resource_manager.RegisterTaskExecutor(resource_id=resource_id):
-                self._ended(Work.REGISTER, resource_id, time)
+                self._on_work_ended(Work.REGISTER, resource_id, time)
             case _:
                 pass
 
-    def _began(self, work: Work, key: object, time: Time) -> None:
+    def _on_work_started(self, work: Work, key: object, time: Time) -> None:
         if len(self._open) >= _MAX_OPEN:
             # What never came to an end.
             del self._open[next(iter(self._open))]
         self._open[work, key] = time
 
-    def _ended(self, work: Work, key: object, time: Time, *, last: bool = True) -> None:
+    def _on_work_ended(self, work: Work, key: object, time: Time, *, last: bool = True) -> None:
         began = self._open.pop((work, key), None) if last else self._open.get((work, key))
         if began is not None and time >= began:
             self._samples.setdefault(work, deque(maxlen=_MAX_SAMPLES)).append(time - began)

@@ -51,7 +51,7 @@ class SimulatedMasterEffects:
         for state in map(world.replica.states.__getitem__, world.replica.active_addresses):
             if isinstance(state, JobMasterState):
                 for each in (*state.checkpoints.completed, *state.checkpoints.savepoints):
-                    self._storage.begin_with(each)
+                    self._storage.add_existing(each)
                 for pending in state.checkpoints.pending.values():
                     for (vertex, index), part in pending.acknowledged.items():
                         name = part_name(vertex, index)
@@ -67,23 +67,29 @@ class SimulatedMasterEffects:
                 self._start_worker(role_address, instruction)
             case StopWorkerProcess(resource_id=resource_id):
                 delay = self._latencies.take(Work.STOP_WORKER, resource_id)
-                world.later(delay, role_address, lambda: self._stop_worker(instruction))
+                world.schedule_after(delay, role_address, lambda: self._stop_worker(instruction))
             case _:
                 told = self._told(instruction, world.now)
                 delay, body = told if told is not None else (self._usual_delay(instruction), None)
-                world.later(delay, role_address, lambda: self._answer(role_address, instruction, body))
+                world.schedule_after(
+                    delay, role_address, lambda: self._answer(role_address, instruction, body)
+                )
 
     def configure(self, configuration: dict[str, str]) -> None:
         """The Dispatcher's leader says by which configuration it goes."""
         changed = ConfigurationChanged(configuration=configuration)
-        self._world.say(DISPATCHER, OutgoingEvent(EVERYONE, changed, self._world.claim(DISPATCHER)))
+        self._world.append_from_shell(
+            DISPATCHER, OutgoingEvent(EVERYONE, changed, self._world.claim_offset(DISPATCHER))
+        )
 
     def raise_level(self, level: int) -> None:
         """The leader of a new log says by which feature level it goes."""
         raised = FeatureLevelRaised(level=level)
-        self._world.say(DISPATCHER, OutgoingEvent(EVERYONE, raised, self._world.claim(DISPATCHER)))
+        self._world.append_from_shell(
+            DISPATCHER, OutgoingEvent(EVERYONE, raised, self._world.claim_offset(DISPATCHER))
+        )
 
-    def boot(self, resource_id: str, slots: int) -> None:
+    def begin_worker_process(self, resource_id: str, slots: int) -> None:
         """A worker's process is there, and will register, whatever becomes of who started it."""
         self._booting.add(resource_id)
         register = self._latencies.take(Work.REGISTER, resource_id)
@@ -93,13 +99,13 @@ class SimulatedMasterEffects:
                 self._booting.remove(resource_id)
                 self._workers.start(resource_id, slots, delay=register)
 
-        self._world.at(self._world.now + self._latencies.take(Work.BOOT, resource_id), boots)
+        self._world.schedule_at(self._world.now + self._latencies.take(Work.BOOT, resource_id), boots)
 
-    def boot_fails(self, resource_id: str, reason: str) -> None:
+    def fail_worker_start(self, resource_id: str, reason: str) -> None:
         """A worker's process ends before it has registered, if it has not yet."""
         if resource_id in self._booting:
             self._booting.remove(resource_id)
-            self._workers.ends(resource_id, reason)
+            self._workers.end_process(resource_id, reason)
 
     def _usual_delay(self, instruction: Instruction) -> Time:
         match instruction:
@@ -115,10 +121,10 @@ class SimulatedMasterEffects:
 
     def _answer(self, role_address: str, instruction: Instruction, body: Body | None) -> None:
         if isinstance(instruction, FindCheckpoint):
-            self._storage.trust(instruction)
+            self._storage.add_candidates(instruction)
         usual = perform(role_address, instruction, self._storage, self._build)
         told = body is not None and _is_about_same_facts(body, usual.body)
-        self._world.say(
+        self._world.append_from_shell(
             role_address, OutgoingEvent(role_address, body, usual.cause) if told and body else usual
         )
 
@@ -128,20 +134,20 @@ class SimulatedMasterEffects:
         delay, failure = self._told(instruction, world.now) or (usual, None)
         if failure is not None:
             failed = OutgoingEvent(role_address, failure, instruction.cause)
-            world.later(delay, role_address, lambda: world.say(role_address, failed))
+            world.schedule_after(delay, role_address, lambda: world.append_from_shell(role_address, failed))
             return
         started = resource_manager.WorkerStarted(resource_id=resource_id, address=ADDRESS)
 
         def begins() -> None:
-            if resource_id not in self._booting and not self._workers.is_there(resource_id):
-                self.boot(resource_id, instruction.number_of_slots)
-            world.say(role_address, OutgoingEvent(role_address, started, instruction.cause))
+            if resource_id not in self._booting and not self._workers.is_running(resource_id):
+                self.begin_worker_process(resource_id, instruction.number_of_slots)
+            world.append_from_shell(role_address, OutgoingEvent(role_address, started, instruction.cause))
 
-        world.later(delay, role_address, begins)
+        world.schedule_after(delay, role_address, begins)
 
     def _stop_worker(self, instruction: StopWorkerProcess) -> None:
         self._booting.discard(instruction.resource_id)
-        self._workers.ends(
+        self._workers.end_process(
             instruction.resource_id, f"it was stopped: {instruction.reason}", instruction.cause
         )
 

@@ -32,12 +32,12 @@ class _SimulatedTask:
     address: str
     since: Time | None = None
     """When it began to run, or went on; None: it does not run."""
-    runs: bool = False
-    cancelled: bool = False
+    is_running: bool = False
+    is_cancelled: bool = False
     """It is being stopped."""
     stopping: int | None = None
     """The savepoint that it has acknowledged and stands still behind."""
-    met: set[int] = field(default_factory=set)
+    seen_barriers: set[int] = field(default_factory=set)
     """Checkpoints that it has acknowledged or declined, or that have been aborted."""
 
     @property
@@ -70,22 +70,24 @@ class SimulatedTasks:
             case RunTasks(tasks=tasks):
                 adopted = self._world.session(role_address) in self._adopted
                 for task in tasks:
-                    self._begin(role_address, task, runs=adopted and task.state is ExecutionState.RUNNING)
+                    self._start_attempt(
+                        role_address, task, runs=adopted and task.state is ExecutionState.RUNNING
+                    )
             case StopTask(execution_attempt_id=attempt, cause=cause):
                 self._stop(role_address, state.tasks[attempt], cause)
             case TriggerTasks(job_id=job_id, checkpoint_id=number, cause=cause):
-                self._causes.told(role_address, job_id, number, cause)
+                self._causes.on_instruction(role_address, job_id, number, cause)
                 self._checkpoint(instruction)
             case ConfirmTasks(checkpoint_id=number, attempts=attempts):
-                for each in self._standing(instruction.job_id, attempts, number):
+                for each in self._stopping_attempts(instruction.job_id, attempts, number):
                     self._finish(each, TaskEnd(0))
             case AbortTasks(job_id=job_id, checkpoint_id=number, attempts=attempts):
-                for each in self._standing(job_id, attempts, number):
+                for each in self._stopping_attempts(job_id, attempts, number):
                     each.stopping = None
-                    self._go_on(each)
+                    self._continue_run(each)
                 for own in attempts:
                     if (found := self._find(job_id, own)) is not None:
-                        found.met.add(number)
+                        found.seen_barriers.add(number)
             case _:
                 raise NotSimulated(instruction)
 
@@ -98,33 +100,33 @@ class SimulatedTasks:
         self._report(attempt, ExecutionState.FAILED, reason)
         return True
 
-    def vanish(self, job_id: str, execution_attempt_ids: Iterable[str]) -> None:
+    def drop_all(self, job_id: str, execution_attempt_ids: Iterable[str]) -> None:
         """Nothing runs of these any more, and nobody has noticed."""
         for each in execution_attempt_ids:
             attempt = self._find(job_id, each)
             if attempt is not None:
                 self._pause_clock(attempt)
-                attempt.runs = False
+                attempt.is_running = False
 
-    def stand_still(self, role_address: str) -> None:
+    def pause(self, role_address: str) -> None:
         """What runs there does nothing, until it goes on."""
-        for attempt in self._at(role_address):
+        for attempt in self._attempts_at(role_address):
             self._pause_clock(attempt)
 
-    def go_on(self, role_address: str) -> None:
+    def resume(self, role_address: str) -> None:
         """What stands still there."""
-        for attempt in self._at(role_address):
-            if attempt.runs and attempt.since is None and attempt.stopping is None:
-                self._go_on(attempt)
+        for attempt in self._attempts_at(role_address):
+            if attempt.is_running and attempt.since is None and attempt.stopping is None:
+                self._continue_run(attempt)
 
     def process_ended(self, role_address: str) -> None:
         """Whatever ran there runs no more."""
-        self._causes.process_ended(role_address)
-        for attempt in self._at(role_address):
+        self._causes.on_process_ended(role_address)
+        for attempt in self._attempts_at(role_address):
             self._pause_clock(attempt)
             self._drop(attempt)
 
-    def _at(self, role_address: str) -> list[_SimulatedTask]:
+    def _attempts_at(self, role_address: str) -> list[_SimulatedTask]:
         return [
             each
             for of_job in self._of_job.values()
@@ -134,23 +136,23 @@ class SimulatedTasks:
 
     def _current(self, subtask: Subtask) -> _SimulatedTask | None:
         of_job = self._of_job.get(subtask[0], {})
-        return next((each for each in of_job.values() if each.subtask == subtask and each.runs), None)
+        return next((each for each in of_job.values() if each.subtask == subtask and each.is_running), None)
 
-    def _begin(self, role_address: str, task: Task, *, runs: bool) -> None:
+    def _start_attempt(self, role_address: str, task: Task, *, runs: bool) -> None:
         attempt = _SimulatedTask(task, role_address)
         self._put(attempt)
         if runs:
             self._adopt(attempt)
             return
         start = self._life.start(task, self._world.now)
-        self._later(attempt, start.after, lambda: self._started(attempt, start.instead))
+        self._schedule_after(attempt, start.after, lambda: self._on_started(attempt, start.instead))
 
     def _adopt(self, attempt: _SimulatedTask) -> None:
-        attempt.runs = True
+        attempt.is_running = True
         attempt.stopping = attempt.task.stopped_by_savepoint
         if attempt.stopping is None:
             self._meet_barriers(attempt)
-            self._go_on(attempt)
+            self._continue_run(attempt)
 
     def _meet_barriers(self, attempt: _SimulatedTask) -> None:
         """Checkpoints that had begun, and that it has not acknowledged: their barriers are on the way to it."""
@@ -164,22 +166,22 @@ class SimulatedTasks:
                 told = TriggerTasks(
                     task.job_id, number, own, pending.triggered, pending.options, pending.cause
                 )
-                self._contribute_later(attempt, told)
+                self._schedule_acknowledgement(attempt, told)
 
-    def _started(self, attempt: _SimulatedTask, instead: TaskEnd | None) -> None:
-        if attempt.cancelled:
+    def _on_started(self, attempt: _SimulatedTask, instead: TaskEnd | None) -> None:
+        if attempt.is_cancelled:
             return
         if instead is not None:
-            self._own_end(attempt, instead)
+            self._end_by_itself(attempt, instead)
             return
-        attempt.runs = True
-        self._say(attempt, ExecutionState.RUNNING)
+        attempt.is_running = True
+        self._emit(attempt, ExecutionState.RUNNING)
         if attempt.task.finished:
             self._report(attempt, ExecutionState.FINISHED)
         else:
-            self._go_on(attempt)
+            self._continue_run(attempt)
 
-    def _go_on(self, attempt: _SimulatedTask) -> None:
+    def _continue_run(self, attempt: _SimulatedTask) -> None:
         """It runs from now on, until its end or until it is interrupted."""
         now, subtask = self._world.now, attempt.subtask
         attempt.since = now
@@ -189,12 +191,12 @@ class SimulatedTasks:
 
         def over() -> None:
             if attempt.since == now:
-                self._own_end(attempt, end)
+                self._end_by_itself(attempt, end)
 
         delay = max(0, end.after - self._ran.get(subtask, 0))
-        self._later(attempt, step_delay(now, delay, end.at), over)
+        self._schedule_after(attempt, step_delay(now, delay, end.at), over)
 
-    def _own_end(self, attempt: _SimulatedTask, end: TaskEnd) -> None:
+    def _end_by_itself(self, attempt: _SimulatedTask, end: TaskEnd) -> None:
         subtask = attempt.subtask
         self._ended[subtask] = self._ended.get(subtask, 0) + 1
         self._finish(attempt, end)
@@ -210,11 +212,11 @@ class SimulatedTasks:
             # It had not begun: there is nothing to stop, but somebody waits for its end.
             attempt = _SimulatedTask(task, role_address)
             self._put(attempt)
-        self._causes.runs_by(task.execution_attempt_id, cause)
+        self._causes.on_run_tasks(task.execution_attempt_id, cause)
         delay = self._life.stop(task, self._world.now)
         self._pause_clock(attempt)
-        attempt.runs, attempt.cancelled = False, True
-        self._later(attempt, delay, lambda: self._report(attempt, ExecutionState.CANCELED))
+        attempt.is_running, attempt.is_cancelled = False, True
+        self._schedule_after(attempt, delay, lambda: self._report(attempt, ExecutionState.CANCELED))
 
     def _checkpoint(self, told: TriggerTasks) -> None:
         key = told.job_id, told.checkpoint_id
@@ -222,24 +224,32 @@ class SimulatedTasks:
             return
         self._triggered.add(key)
         for attempt in self._of_job.get(told.job_id, {}).values():
-            if attempt.runs:
-                self._contribute_later(attempt, told)
+            if attempt.is_running:
+                self._schedule_acknowledgement(attempt, told)
 
-    def _contribute_later(self, attempt: _SimulatedTask, told: TriggerTasks) -> None:
+    def _schedule_acknowledgement(self, attempt: _SimulatedTask, told: TriggerTasks) -> None:
         part = self._life.contribution(attempt.task, told.checkpoint_id, self._world.now)
-        self._later(
-            attempt, part.after, functools.partial(self._contribute, attempt, told, declined=part.declined)
+        self._schedule_after(
+            attempt,
+            part.after,
+            functools.partial(self._acknowledge_checkpoint, attempt, told, declined=part.declined),
         )
 
-    def _contribute(self, attempt: _SimulatedTask, told: TriggerTasks, declined: str | None) -> None:
-        if not attempt.runs or attempt.stopping is not None or told.checkpoint_id in attempt.met:
+    def _acknowledge_checkpoint(
+        self, attempt: _SimulatedTask, told: TriggerTasks, declined: str | None
+    ) -> None:
+        if (
+            not attempt.is_running
+            or attempt.stopping is not None
+            or told.checkpoint_id in attempt.seen_barriers
+        ):
             return
-        attempt.met.add(told.checkpoint_id)
+        attempt.seen_barriers.add(told.checkpoint_id)
         _, vertex, index = attempt.subtask
         own, job_id, number = attempt.task.execution_attempt_id, told.job_id, told.checkpoint_id
-        cause = self._causes.of_part(attempt.address, job_id, own, number)
+        cause = self._causes.cause_for_acknowledgement(attempt.address, job_id, own, number)
         if declined is not None:
-            self._world.say(
+            self._world.append_from_shell(
                 attempt.address, decline_checkpoint_event(job_id, own, number, declined, cause=cause)
             )
             return
@@ -248,20 +258,22 @@ class SimulatedTasks:
             attempt.stopping = number
             self._pause_clock(attempt)
         owed = acknowledge_checkpoint_event(job_id, own, number, stops=told.options.stops, cause=cause)
-        self._world.say(attempt.address, owed)
+        self._world.append_from_shell(attempt.address, owed)
 
-    def _standing(self, job_id: str, attempts: Iterable[str], checkpoint_id: int) -> list[_SimulatedTask]:
+    def _stopping_attempts(
+        self, job_id: str, attempts: Iterable[str], checkpoint_id: int
+    ) -> list[_SimulatedTask]:
         found = (self._find(job_id, each) for each in attempts)
         return [each for each in found if each is not None and each.stopping == checkpoint_id]
 
-    def _later(self, attempt: _SimulatedTask, delay: Time, fact: Callable[[], None]) -> None:
+    def _schedule_after(self, attempt: _SimulatedTask, delay: Time, fact: Callable[[], None]) -> None:
         """What happens to an attempt, unless it has ended by then."""
 
         def happens() -> None:
             if self._find(attempt.task.job_id, attempt.task.execution_attempt_id) is attempt:
                 fact()
 
-        self._world.later(delay, attempt.address, happens)
+        self._world.schedule_after(delay, attempt.address, happens)
 
     def _pause_clock(self, attempt: _SimulatedTask) -> None:
         if attempt.since is not None:
@@ -277,10 +289,10 @@ class SimulatedTasks:
         end: TaskEnd | None = None,
     ) -> None:
         """Its end."""
-        self._say(attempt, state, failure, end)
+        self._emit(attempt, state, failure, end)
         self._drop(attempt)
 
-    def _say(
+    def _emit(
         self,
         attempt: _SimulatedTask,
         state: ExecutionState,
@@ -294,20 +306,20 @@ class SimulatedTasks:
             state,
             failure,
             end.accumulators if end is not None else None,
-            progress_lost=end is not None and end.progress_lost,
-            cause=self._causes.of(task.execution_attempt_id),
+            progress_lost=end is not None and end.is_progress_lost,
+            cause=self._causes.cause_for(task.execution_attempt_id),
         )
-        self._world.say(attempt.address, owed)
+        self._world.append_from_shell(attempt.address, owed)
 
     def _find(self, job_id: str, execution_attempt_id: str) -> _SimulatedTask | None:
         return self._of_job.get(job_id, {}).get(execution_attempt_id)
 
     def _put(self, attempt: _SimulatedTask) -> None:
-        self._causes.runs_by(attempt.task.execution_attempt_id, attempt.task.cause)
+        self._causes.on_run_tasks(attempt.task.execution_attempt_id, attempt.task.cause)
         self._of_job.setdefault(attempt.task.job_id, {})[attempt.task.execution_attempt_id] = attempt
 
     def _drop(self, attempt: _SimulatedTask) -> None:
-        self._causes.ended(attempt.task.execution_attempt_id)
+        self._causes.on_task_ended(attempt.task.execution_attempt_id)
         of_job = self._of_job[attempt.task.job_id]
         del of_job[attempt.task.execution_attempt_id]
         if not of_job:

@@ -70,7 +70,7 @@ class Simulator:
         self._deadlines = DeadlineHeap()
         self._begun: dict[str, InstructionTracker] = {}
         self._counts: dict[str, int] = {}
-        self._look_at(replica.active_addresses)
+        self._mark_dirty(replica.active_addresses)
 
     # Who leads
 
@@ -79,7 +79,7 @@ class Simulator:
         leader = self.replica.leadership.leader(role_address)
         return None if leader is None else leader.session
 
-    def claim(self, role_address: str) -> int | None:
+    def claim_offset(self, role_address: str) -> int | None:
         """The offset since which it is led as it is: the cause of what its shell says by itself."""
         leader = self.replica.leadership.leader(role_address)
         return None if leader is None else leader.offset
@@ -89,7 +89,7 @@ class Simulator:
         session = self.session(role_address)
         return session is not None and session not in self._dead
 
-    def elect(self, role: str, session: str, process_address: str) -> None:
+    def elect_leader(self, role: str, session: str, process_address: str) -> None:
         """The session takes the lead of a role."""
         self.lead(LeaderElected(role=role, epoch=0, address=process_address, session=session))
 
@@ -115,31 +115,31 @@ class Simulator:
     def resume(self, session: str) -> None:
         """What would have happened meanwhile happens now."""
         for fact in self._paused.pop(session, ()):
-            self.at(self.now, fact)
-        self._look_at(each for each in self.replica.active_addresses if self.session(each) == session)
+            self.schedule_at(self.now, fact)
+        self._mark_dirty(each for each in self.replica.active_addresses if self.session(each) == session)
 
     # What happens
 
-    def at(self, time: Time, fact: Callable[[], None]) -> None:
+    def schedule_at(self, time: Time, fact: Callable[[], None]) -> None:
         """Something will happen; not before now."""
         self._foretold += 1
         heapq.heappush(self._facts, (max(time, self.now), self._foretold, fact))
 
-    def later(self, delay: Time, role_address: str, fact: Callable[[], None]) -> None:
+    def schedule_after(self, delay: Time, role_address: str, fact: Callable[[], None]) -> None:
         """As `at`, by the session that leads the address now: if that is dead or leads no more, it does not happen."""
         session = self.session(role_address)
         if session is not None:
-            self.at(self.now + delay, lambda: self._by(session, role_address, fact))
+            self.schedule_at(self.now + delay, lambda: self._run_by(session, role_address, fact))
 
-    def say(self, role_address: str, owed: OutgoingEvent) -> None:
+    def append_from_shell(self, role_address: str, owed: OutgoingEvent) -> None:
         """A shell says what has happened; of who is paused, when it goes on."""
         held = self._paused.get(self.session(role_address) or "")
         if held is not None:
-            held.append(lambda: self.say(role_address, owed))
+            held.append(lambda: self.append_from_shell(role_address, owed))
         elif self.is_led(role_address):
             self._append(role_address, [owed], self.replica.leadership.epoch(role_address), decided=False)
 
-    def hear(self, event: Event) -> int:
+    def inject(self, event: Event) -> int:
         """A client's words, as they are; returns their offset."""
         return self._fold(event)
 
@@ -149,29 +149,29 @@ class Simulator:
             while self._facts and self._facts[0][0] <= self.now:
                 heapq.heappop(self._facts)[2]()
                 # What follows from it is said before the next thing happens, also where that is at the same time.
-                self.settle()
-            self.settle()
-            due = self.due()
+                self.run_until_idle()
+            self.run_until_idle()
+            due = self.next_deadline()
             if due is None or due > until:
                 break
             self.now = max(self.now, due)
         self.now = max(self.now, until)
 
-    def due(self) -> Time | None:
+    def next_deadline(self) -> Time | None:
         """When the next fact or deadline is due; None: never."""
         times = [self._facts[0][0]] if self._facts else []
         earliest = self._deadlines.earliest()
         return min(times + ([] if earliest is None else [earliest]), default=None)
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Until nobody owes anything. Raises TalkWithoutEnd."""
         for _ in range(MAX_TURNS):
-            if not self._turn():
+            if not self._run_once():
                 return
         last = ", ".join(f"{each.header.sender}: {each.body.AVRO_NAME}" for each in self.log[-10:])
         raise LivelockError(f"the roles talk without end at offset {self.replica.offset}: {last}")
 
-    def owed(self) -> list[tuple[str, OutgoingEvent]]:
+    def find_owed_events(self) -> list[tuple[str, OutgoingEvent]]:
         """What anybody who leads and lives owes now, looked at afresh."""
         replica = self.replica
         return [
@@ -181,9 +181,9 @@ class Simulator:
             for owed in replica.role(each).decide(replica.states[each], self.now)
         ]
 
-    def _turn(self) -> bool:
+    def _run_once(self) -> bool:
         """Whether anybody had anything to look at."""
-        self._look_at(self._deadlines.pop_expired(self.now))
+        self._mark_dirty(self._deadlines.pop_expired(self.now))
         sessions = [each for each in self._dirty if each not in self._paused]
         for session in sessions:
             addresses = self._dirty.pop(session)
@@ -214,14 +214,14 @@ class Simulator:
         for each, owed in said:
             self._append(each, owed, replica.leadership.epoch(each), decided=True, decided_at=decided_at)
 
-    def _by(self, session: str, role_address: str, fact: Callable[[], None]) -> None:
+    def _run_by(self, session: str, role_address: str, fact: Callable[[], None]) -> None:
         if session in self._dead or self.session(role_address) != session:
             return
         held = self._paused.get(session)
         if held is None:
             fact()
         else:
-            held.append(lambda: self._by(session, role_address, fact))
+            held.append(lambda: self._run_by(session, role_address, fact))
 
     def _append(
         self,
@@ -253,19 +253,19 @@ class Simulator:
         before = replica.leadership
         changed = replica.apply(record)
         self.log.append(record)
-        self._look_at(changed)
+        self._mark_dirty(changed)
         if isinstance(event.body, LeaderElected) and replica.leadership is not before:
-            self._look_at(self._in_the_term_of(event.body.role))
+            self._mark_dirty(self._addresses_in_term(event.body.role))
         self._on_event(record, changed)
         return record.offset
 
-    def _look_at(self, addresses: Iterable[str]) -> None:
+    def _mark_dirty(self, addresses: Iterable[str]) -> None:
         for each in addresses:
             session = self.session(each)
             if session is not None:
                 self._dirty.setdefault(session, {})[each] = None
 
-    def _in_the_term_of(self, role: str) -> list[str]:
+    def _addresses_in_term(self, role: str) -> list[str]:
         replica = self.replica
         own = [role] if replica.is_active(role) else []
         if role != DISPATCHER:

@@ -37,7 +37,7 @@ class TaskEnd(msgspec.Struct, frozen=True):
     state: ExecutionState = ExecutionState.FINISHED
     failure: str | None = None
     accumulators: Mapping[str, float] = {}
-    progress_lost: bool = False
+    is_progress_lost: bool = False
     at: Time | None = None
     """When one ended so that is to happen again."""
 

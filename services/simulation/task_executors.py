@@ -49,33 +49,35 @@ class SimulatedTaskExecutors:
 
     def start(self, resource_id: str, slots: int, *, delay: Time) -> None:
         """A process begins, the first or the next of its name, and registers after a delay."""
-        self.begin(resource_id)
+        self.begin_process(resource_id)
 
         def register() -> None:
-            configuration, cause = self._configuration(), self._world.claim(own)
+            configuration, cause = self._configuration(), self._world.claim_offset(own)
             owed = register_event(
                 resource_id, slots, self._profile, self._hardware, configuration, cause=cause
             )
-            self._world.say(own, owed)
+            self._world.append_from_shell(own, owed)
 
         own = address(TASK_EXECUTOR, resource_id)
-        self._world.later(delay, own, register)
+        self._world.schedule_after(delay, own, register)
 
-    def begin(self, resource_id: str) -> None:
+    def begin_process(self, resource_id: str) -> None:
         """A process takes the lead of the TaskExecutor; one that had it before has ended."""
         own = address(TASK_EXECUTOR, resource_id)
         if self._world.session(own) is not None:
             self._end_process(own)
         self._gone.pop(resource_id, None)
         self._sessions += 1
-        self._world.elect(own, f"simulated-{resource_id}-{self._sessions}", ADDRESS)
+        self._world.elect_leader(own, f"simulated-{resource_id}-{self._sessions}", ADDRESS)
 
     def register(self, said: resource_manager.RegisterTaskExecutor) -> None:
         """It registers, as it said."""
         own = address(TASK_EXECUTOR, said.resource_id)
-        self._world.say(own, OutgoingEvent(RESOURCE_MANAGER, said, self._world.claim(own)))
+        self._world.append_from_shell(
+            own, OutgoingEvent(RESOURCE_MANAGER, said, self._world.claim_offset(own))
+        )
 
-    def is_there(self, resource_id: str) -> bool:
+    def is_running(self, resource_id: str) -> bool:
         """Whether a process of that name lives."""
         return self._world.is_led(address(TASK_EXECUTOR, resource_id))
 
@@ -83,24 +85,24 @@ class SimulatedTaskExecutors:
         self, resource_id: str, reason: str, *, seen: bool | None = None, noticed_after: Time | None = None
     ) -> None:
         """SIGKILL. `seen`: whether the ResourceManager sees the process end; None: where it could."""
-        if not self.is_there(resource_id):
+        if not self.is_running(resource_id):
             return
-        seen = self._is_seen(resource_id) if seen is None else seen
+        seen = self._is_end_detected(resource_id) if seen is None else seen
         self._end_process(address(TASK_EXECUTOR, resource_id))
         self._gone[resource_id] = (reason, seen)
-        self._notice(resource_id, noticed_after)
+        self._report_end(resource_id, noticed_after)
 
     def leave(self, resource_id: str, reason: str) -> None:
         """SIGTERM: it says that it leaves, and its tasks end with it."""
         own = address(TASK_EXECUTOR, resource_id)
         body = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
-        self._world.say(own, OutgoingEvent(RESOURCE_MANAGER, body, None))
+        self._world.append_from_shell(own, OutgoingEvent(RESOURCE_MANAGER, body, None))
         self._end_process(own)
 
-    def ends(self, resource_id: str, reason: str, cause: int | None = None) -> None:
+    def end_process(self, resource_id: str, reason: str, cause: int | None = None) -> None:
         """Its driver has ended it, or finds that it has ended."""
         self._end_process(address(TASK_EXECUTOR, resource_id))
-        self._lost(resource_id, reason, exited=True, cause=cause)
+        self._report_loss(resource_id, reason, exited=True, cause=cause)
 
     def pause(self, resource_id: str) -> None:
         """SIGSTOP, or a network that is away: nothing is heard of it, nor does it hear."""
@@ -108,9 +110,9 @@ class SimulatedTaskExecutors:
         if session is not None:
             self._world.pause(session)
 
-    def unheard(self, resource_id: str, reason: str) -> None:
+    def lose_heartbeats(self, resource_id: str, reason: str) -> None:
         """That is noticed."""
-        self._lost(resource_id, reason, exited=False)
+        self._report_loss(resource_id, reason, exited=False)
 
     def resume(self, resource_id: str) -> None:
         """It goes on where it was."""
@@ -118,12 +120,12 @@ class SimulatedTaskExecutors:
         if session is not None:
             self._world.resume(session)
 
-    def folded(self, record: Record) -> None:
+    def on_event(self, record: Record) -> None:
         """An event was folded: processes that have left end, and a new ResourceManager finds out who is gone."""
         body = record.body
         if isinstance(body, LeaderElected) and body.role == RESOURCE_MANAGER:
             for resource_id in tuple(self._gone):
-                self._notice(resource_id, None)
+                self._report_end(resource_id, None)
         elif isinstance(body, resource_manager.DisconnectTaskManager):
             own = record.header.sender
             state = self._world.replica.states.get(own)
@@ -140,7 +142,7 @@ class SimulatedTaskExecutors:
         state = self._world.replica.states.get(RESOURCE_MANAGER)
         return state if isinstance(state, ResourceManagerState) else None
 
-    def _is_seen(self, resource_id: str) -> bool:
+    def _is_end_detected(self, resource_id: str) -> bool:
         """Whether the ResourceManager's machine runs the process, or its driver started it."""
         manager = self._manager()
         if manager is None:
@@ -150,23 +152,23 @@ class SimulatedTaskExecutors:
             registered is not None and bool(registered.process_mark)
         )
 
-    def _notice(self, resource_id: str, after: Time | None) -> None:
+    def _report_end(self, resource_id: str, after: Time | None) -> None:
         reason, seen = self._gone[resource_id]
         timeout = HEARTBEAT_TIMEOUT.of(self._configuration())
 
         def notice() -> None:
             if self._gone.get(resource_id) == (reason, seen):
                 told = reason if seen or after is not None else _silence_reason(resource_id, timeout)
-                self._lost(resource_id, told, exited=seen)
+                self._report_loss(resource_id, told, exited=seen)
 
         if after is not None:
             # Whoever leads then.
-            self._world.at(self._world.now + after, notice)
+            self._world.schedule_at(self._world.now + after, notice)
             return
         usual = self._latencies.take(Work.NOTICE_EXIT, resource_id) if seen else timeout
-        self._world.later(usual, RESOURCE_MANAGER, notice)
+        self._world.schedule_after(usual, RESOURCE_MANAGER, notice)
 
-    def _lost(self, resource_id: str, reason: str, *, exited: bool, cause: int | None = None) -> None:
+    def _report_loss(self, resource_id: str, reason: str, *, exited: bool, cause: int | None = None) -> None:
         manager = self._manager()
         registered = None if manager is None else manager.workers.get(resource_id)
         self._gone.pop(resource_id, None)
@@ -180,7 +182,7 @@ class SimulatedTaskExecutors:
             exited=exited,
             reason=reason,
         )
-        self._world.say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, cause))
+        self._world.append_from_shell(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 
     def _configuration(self) -> dict[str, str]:
         state = self._world.replica.states.get(DISPATCHER)

@@ -79,14 +79,14 @@ class SnapshotScheduler:
         if self._thread.is_alive():
             self._thread.join()
 
-    def taken(self, record: Record, body: SnapshotTaken) -> None:
+    def on_snapshot_created(self, record: Record, body: SnapshotTaken) -> None:
         """The log tells of a snapshot, whoever took it. On the thread that folds."""
         asked = self._asked
         ours = asked is not None and asked.offset == body.offset
         self._bytes = asked.bytes_read if asked is not None and ours else self._progress().bytes_read
         self._since, self._told_at = record.header.time, record.offset
 
-    def due(self, now: Time) -> str | None:
+    def due_reason(self, now: Time) -> str | None:
         """Why a snapshot is to be taken now; None: it is not."""
         progress = self._progress()
         grown = progress.bytes_read - self._bytes
@@ -96,12 +96,12 @@ class SnapshotScheduler:
             return f"the last one is {(now - self._since) // 1_000_000} s old"
         return None
 
-    def look(self) -> SnapshotInfo | None:
+    def create_if_due(self) -> SnapshotInfo | None:
         """Takes a snapshot if it is due, this process leads, and the last try is not too recent."""
         now = self._clock()
         if now < self._not_before or not self._leads():
             return None
-        why = self.due(now)
+        why = self.due_reason(now)
         if why is None:
             return None
         progress = self._asked = self._progress()
@@ -127,4 +127,4 @@ class SnapshotScheduler:
 
     def _run(self) -> None:
         while not self._stop.wait(_CHECK_INTERVAL_S):
-            self.look()
+            self.create_if_due()

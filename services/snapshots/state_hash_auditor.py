@@ -91,7 +91,7 @@ class StateHashAuditor:
         """The last mark."""
         self._told = 0
         """How many StateHash have come since."""
-        replica.watch(self, self._mark_behind(replica.offset))
+        replica.watch(self, self._next_mark(replica.offset))
 
     def on_position(self, offset: int) -> int:
         at = offset - offset % self._interval - 1
@@ -108,7 +108,7 @@ class StateHashAuditor:
             body = StateHash(offset=at, hashes=hashes, code_fingerprint=self._code)
             self._say(OutgoingEvent(EVERYONE, body, None))
         self._marked, self._told = at, 0
-        return self._mark_behind(offset)
+        return self._next_mark(offset)
 
     def on_event(self, record: Record) -> None:
         match record.body:
@@ -120,7 +120,7 @@ class StateHashAuditor:
             case _:
                 pass
 
-    def _mark_behind(self, offset: int) -> int:
+    def _next_mark(self, offset: int) -> int:
         if not self._interval:
             return sys.maxsize
         return (max(offset, 0) // self._interval + 1) * self._interval

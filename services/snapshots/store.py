@@ -23,7 +23,7 @@ class SnapshotStore:
         self.cluster = cluster
 
     @classmethod
-    def of(cls, configuration: Configuration) -> SnapshotStore:
+    def from_configuration(cls, configuration: Configuration) -> SnapshotStore:
         """Where the configuration says."""
         directory = f"{configuration.ha_storage.rstrip('/')}/{configuration.ha_cluster_id}/snapshots"
         return cls(Storage.open(directory), configuration.cluster_id)

@@ -31,7 +31,7 @@ class BatchGate(NamedTuple):
             Path(self.path).unlink()
 
     @property
-    def holds(self) -> bool:
+    def is_holding(self) -> bool:
         """Whether a batch was held: StreamTasks have read all of it."""
         return Path(f"{self.path}.reached").exists()
 

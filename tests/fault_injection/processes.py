@@ -120,18 +120,18 @@ class FaultInjectionCluster:
 
     def stream_tasks(self, taskexecutor: str) -> list[psutil.Process]:
         """Those that have an attempt: they are connected to Kafka."""
-        return stream_tasks(self._below(taskexecutor))
+        return stream_tasks(self._descendants(taskexecutor))
 
     def spark(self, taskexecutor: str) -> psutil.Process | None:
         """The JVM."""
-        return next((each for each in self._below(taskexecutor) if _name(each) == "java"), None)
+        return next((each for each in self._descendants(taskexecutor) if _name(each) == "java"), None)
 
     def kill(self, process: psutil.Process) -> None:
         """SIGKILL; returns when it is dead."""
         self._note()
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-        while self._lives(process):
+        while self._is_running(process):
             time.sleep(0.005)
 
     def stop(self, process: psutil.Process) -> None:
@@ -146,7 +146,7 @@ class FaultInjectionCluster:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
 
-    def _lives(self, process: psutil.Process) -> bool:
+    def _is_running(self, process: psutil.Process) -> bool:
         for each in self._local.processes.values():
             if each.record.pid == process.pid:
                 # Its threads end one after the other: it is dead for its parent when it can be waited for.
@@ -158,7 +158,7 @@ class FaultInjectionCluster:
             return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
         return False
 
-    def _below(self, taskexecutor: str) -> list[psutil.Process]:
+    def _descendants(self, taskexecutor: str) -> list[psutil.Process]:
         process = self.process(taskexecutor)
         if process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -168,7 +168,7 @@ class FaultInjectionCluster:
     def _note(self) -> None:
         """Remembers who there is, so that nobody is left in the end."""
         for name in self.taskexecutors:
-            for process in self._below(name):
+            for process in self._descendants(name):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     self._seen.add(ProcessIdentity(process.pid, process.create_time()))
 

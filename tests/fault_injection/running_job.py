@@ -65,7 +65,7 @@ class RunningJob:
             if isinstance(body, client.JobFinished) and body.job_id == self.id:
                 self.status = body.status
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the log has said so by now."""
         self.follow()
         return self.status is not None
@@ -103,7 +103,7 @@ class RunningJob:
                 said.setdefault(body.execution_attempt_id, []).append(body.execution_state)
         return said
 
-    def all_run(self) -> bool:
+    def are_all_running(self) -> bool:
         """Whether the last attempt of every subtask runs."""
         last = {(body.vertex_id, body.subtask_index): each for each, body in self.attempts().items()}
         states = self.states()
@@ -112,18 +112,18 @@ class RunningJob:
             states.get(each, [None])[-1] is ExecutionState.RUNNING for each in last.values()
         )
 
-    def heard(self, body: type[Any]) -> list[Any]:
+    def read_events(self, body: type[Any]) -> list[Any]:
         """The events of a kind."""
         return [record.body for record in self.read if isinstance(record.body, body)]
 
     def wait_for_progress(self) -> None:
         """Until more is committed than now, or the job has ended."""
-        before = self._committed()
-        self.until(lambda: self.ended() or self._committed() > before, "progress")
+        before = self._read_committed()
+        self.until(lambda: self.has_ended() or self._read_committed() > before, "progress")
 
     def wait_for_its_end(self) -> None:
         """Until it has finished; its results go on coming until then."""
-        while not self.ended():
+        while not self.has_ended():
             self.wait_for_progress()
         assert self.status is JobStatus.FINISHED
 
@@ -144,7 +144,7 @@ class RunningJob:
         self._log.close()
         self._reader.close()
 
-    def _committed(self) -> int:
+    def _read_committed(self) -> int:
         total = 0
         for partition in (0, 1):
             try:

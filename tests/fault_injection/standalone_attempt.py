@@ -134,12 +134,12 @@ class RunningAttempt:
         """Until it ends or stops."""
         return self._lone.wait(self.pid)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     @property
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         """The steps that were done, and the last notice."""
         return self._notices.read_text().splitlines() if self._notices.exists() else []
 

@@ -55,9 +55,9 @@ class StandaloneJob:
     def finish(self, vertex: int) -> list[str]:
         """Runs the next attempt of a vertex to its end; its steps."""
         running = self.start(vertex)
-        assert running.wait().exit_code == 0, running.told
-        assert running.told[-1] == "Finished", running.told
-        return running.told
+        assert running.wait().exit_code == 0, running.messages
+        assert running.messages[-1] == "Finished", running.messages
+        return running.messages
 
     def wrong(self) -> str:
         """What is wrong with the results; empty where nothing is."""

@@ -84,7 +84,7 @@ class HaCluster:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def whole(self) -> None:
+    def restore_all(self) -> None:
         """Mends what is broken; returns when every master stands for the Dispatcher and a job comes to its end."""
         for master in self.masters.all:
             master.resume()
@@ -98,9 +98,9 @@ class HaCluster:
             self.story.until(
                 lambda: set(contenders.candidates_of(DISPATCHER)) == addresses, "election of all masters"
             )
-        self.lives()
+        self.measure_job_seconds()
 
-    def goes_on_for(self, seconds: float) -> None:
+    def run_for(self, seconds: float) -> None:
         """Reads what is said for so long: an outage has to last."""
         until = time.monotonic() + seconds
         self.story.until(lambda: time.monotonic() > until, "end of the outage", seconds + 60)
@@ -117,7 +117,7 @@ class HaCluster:
             zookeeper.stop()
             zookeeper.close()
 
-    def lives(self, within_s: float = 60.0) -> float:
+    def measure_job_seconds(self, within_s: float = 60.0) -> float:
         """A job is taken and comes to its end; the seconds that that took."""
         begun = time.monotonic()
         self.ends(self.submit(AT_ONCE), within_s=within_s)

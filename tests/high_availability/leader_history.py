@@ -86,7 +86,7 @@ class LeaderHistory:
         """Who leads a role that was claimed."""
         return next((each for each in reversed(self.reigns) if each.role == role), None)
 
-    def of_job(self, job_id: str) -> LeaderTerm | None:
+    def leader_of_job(self, job_id: str) -> LeaderTerm | None:
         """Who leads a job."""
         return self.leader(address(JOB_MASTER, job_id)) or self.leader(DISPATCHER)
 

@@ -86,7 +86,7 @@ class Master:
             self._stopped = False
             os.kill(self._process.record.pid, signal.SIGCONT)
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         """The end of its log for people."""
         return self._process.last_lines() if self._process is not None else ""
 

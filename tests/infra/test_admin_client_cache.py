@@ -17,7 +17,7 @@ def admin() -> AdminClientCache:
 @pytest.mark.parametrize("code", sorted(OUTDATED))
 def test_an_outdated_client_is_replaced_once(admin: AdminClientCache, code: int) -> None:
     first = admin.client()
-    admin.note(KafkaException(KafkaError(code)))
+    admin.note_error(KafkaException(KafkaError(code)))
     second = admin.client()
     assert second is not first
     assert admin.client() is second
@@ -26,5 +26,5 @@ def test_an_outdated_client_is_replaced_once(admin: AdminClientCache, code: int)
 @pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._TIMED_OUT)), TimeoutError()])
 def test_others_leave_it(admin: AdminClientCache, error: BaseException) -> None:
     first = admin.client()
-    admin.note(error)
+    admin.note_error(error)
     assert admin.client() is first

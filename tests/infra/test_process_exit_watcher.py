@@ -66,8 +66,8 @@ Watching = tuple[ProcessExitWatcher[str], "queue.Queue[str]"]
 def test_an_end_by_signal_and_one_by_exit_are_told_once(exits: Watching, start: Start) -> None:
     watch, told = exits
     killed, leaving = start(), start()
-    assert watch.watch("killed", ProcessIdentity.of(killed.pid))
-    assert watch.watch("leaving", ProcessIdentity.of(leaving.pid))
+    assert watch.watch("killed", ProcessIdentity.from_pid(killed.pid))
+    assert watch.watch("leaving", ProcessIdentity.from_pid(leaving.pid))
     killed.send_signal(signal.SIGKILL)
     assert told.get(timeout=TIMEOUT_S) == "killed"
     assert leaving.stdin is not None
@@ -79,7 +79,7 @@ def test_an_end_by_signal_and_one_by_exit_are_told_once(exits: Watching, start: 
 def test_a_process_that_nobody_waits_for_has_ended_all_the_same(exits: Watching, start: Start) -> None:
     watch, told = exits
     process = start()
-    watch.watch("a", ProcessIdentity.of(process.pid))
+    watch.watch("a", ProcessIdentity.from_pid(process.pid))
     process.kill()
     assert told.get(timeout=TIMEOUT_S) == "a"
     assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
@@ -88,8 +88,8 @@ def test_a_process_that_nobody_waits_for_has_ended_all_the_same(exits: Watching,
 def test_what_is_dropped_is_not_told(exits: Watching, start: Start) -> None:
     watch, told = exits
     first, second = start(), start()
-    watch.watch("first", ProcessIdentity.of(first.pid))
-    watch.watch("second", ProcessIdentity.of(second.pid))
+    watch.watch("first", ProcessIdentity.from_pid(first.pid))
+    watch.watch("second", ProcessIdentity.from_pid(second.pid))
     watch.drop("first")
     first.kill()
     first.wait()
@@ -103,7 +103,7 @@ def test_a_process_that_has_ended_before_or_another_with_its_pid_is_not_watched(
 ) -> None:
     watch, told = exits
     process = start()
-    identity = ProcessIdentity.of(process.pid)
+    identity = ProcessIdentity.from_pid(process.pid)
     assert not watch.watch("another", replace(identity, created=identity.created - 60))
     process.kill()
     process.wait()
@@ -216,6 +216,6 @@ def test_another_process_with_the_pid_is_not_taken_for_it(start: Start) -> None:
     process = start()
     mark = create_marker(process.pid)
     assert is_from_here(mark)
-    assert living(mark) == ProcessIdentity.of(process.pid)
+    assert living(mark) == ProcessIdentity.from_pid(process.pid)
     earlier = mark.rpartition(":")
     assert living(f"{earlier[0]}:{int(earlier[2]) - 1}") is None

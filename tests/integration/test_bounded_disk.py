@@ -60,7 +60,7 @@ def test_channels_and_the_changelogs_of_vertices_without_state_are_trimmed_while
                     )
             producer.commit()
             entry = ProgressEntry(0, None, 0, (InputProgress("channel", None, {0: ends["channel"]}),))
-            upkeep.committed(CommittedProgress(entry, ends["changelog"]))
+            upkeep.on_committed(CommittedProgress(entry, ends["changelog"]))
             wait_until(lambda: on_disk(tmp_path) < LIMIT)
             most = max(most, on_disk(tmp_path))
         upkeep.close(ended=True)

@@ -166,7 +166,7 @@ class Tasks:
 
 def answers(ends: EndOffsets, topic: str) -> bool:
     try:
-        return ends.of([(topic, 0)])[topic, 0] > 0
+        return ends.read([(topic, 0)])[topic, 0] > 0
     except KafkaException:
         return False
 
@@ -201,7 +201,7 @@ def test_output_goes_on(
     try:
         wait_until(lambda: len(feed.counts) > 50)
         ends = EndOffsets(servers)
-        assert ends.of([(source, 0)])
+        assert ends.read([(source, 0)])
         harm(broker)
         back, before = time.monotonic(), len(feed.counts)
         wait_until(lambda: tasks.restart() or len(feed.counts) > before, "output")

@@ -161,7 +161,7 @@ def test_the_group_gets_a_copy_that_a_successor_can_check(
         servers, changelog, 1, cluster_id, keeps_state=True, shared_group=f"{cluster_id}-shared"
     )
     inputs = (InputProgress(changelog, None, positions),)
-    upkeep.committed(CommittedProgress(ProgressEntry(2, "id", 0, inputs), 40))
+    upkeep.on_committed(CommittedProgress(ProgressEntry(2, "id", 0, inputs), 40))
     upkeep.close(ended=True)
     with consumer(kafka, cluster_id) as made:
         # A topic that was made a moment ago is not known to all at once.

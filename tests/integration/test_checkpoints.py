@@ -55,12 +55,12 @@ def a_job(cluster: FaultInjectionCluster, **options: str) -> contextlib.closing[
     """One whose tasks all run. Options have `_` for `.` and `__` for `-`."""
     named = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
     job = RunningJob(cluster, SHAPE, options={**OPTIONS, **named})
-    job.until(job.all_run, "job that runs")
+    job.until(job.are_all_running, "job that runs")
     return contextlib.closing(job)
 
 
 def completed(job: RunningJob) -> list[CompletedCheckpoint]:
-    return [each.checkpoint for each in job.heard(CheckpointCompleted) if each.job_id == job.id]
+    return [each.checkpoint for each in job.read_events(CheckpointCompleted) if each.job_id == job.id]
 
 
 def chk(directory: Path) -> set[str]:
@@ -86,7 +86,7 @@ def lose_progress(cluster: FaultInjectionCluster, job: RunningJob) -> None:
 
 
 def restored(job: RunningJob) -> list[CheckpointRestored]:
-    return [each for each in job.heard(CheckpointRestored) if each.job_id == job.id]
+    return [each for each in job.read_events(CheckpointRestored) if each.job_id == job.id]
 
 
 def all_there(job: RunningJob) -> None:
@@ -100,7 +100,7 @@ def test_checkpoints_are_taken_while_a_job_runs_and_go_with_it(
     cluster: FaultInjectionCluster, home: Path
 ) -> None:
     with a_job(cluster, execution_checkpointing_interval="500 ms") as job:
-        job.until(lambda: len(completed(job)) >= 3 or job.ended(), "third checkpoint")
+        job.until(lambda: len(completed(job)) >= 3 or job.has_ended(), "third checkpoint")
         directory = home / "checkpoints" / job.id
         assert completed(job)[-1].checkpoint_id >= 3
         job.until(lambda: "chk-1" not in chk(directory) and len(chk(directory)) <= 2, "discarded checkpoint")
@@ -116,7 +116,7 @@ def test_a_job_whose_changelog_is_gone_goes_back_to_its_last_checkpoint(
         job.until(lambda: bool(completed(job)), "checkpoint")
         lose_progress(cluster, job)
         job.until(lambda: bool(restored(job)), "rollback")
-        assert any(each.progress_lost for each in job.heard(UpdateTaskExecutionState))
+        assert any(each.progress_lost for each in job.read_events(UpdateTaskExecutionState))
         job.wait_for_its_end()
         all_there(job)
 
@@ -150,7 +150,7 @@ def test_what_is_retained_on_cancellation_is_begun_with_at_another_parallelism(
         done = asked_for(cluster, job)
         with Client(cluster.configuration) as client:
             client.cancel(job.id)
-        job.until(job.ended, "end")
+        job.until(job.has_ended, "end")
         assert job.status is JobStatus.CANCELED
         before = job.results()
     directory = home / "checkpoints" / job.id

@@ -183,7 +183,7 @@ def test_a_process_that_dies_while_the_cluster_starts_is_reported_with_its_log(
         text=True,
         check=False,
     )
-    assert done.returncode == ExitCode.PROCESS, done.stderr
+    assert done.returncode == ExitCode.PROCESS_FAILED, done.stderr
     told = done.stderr.splitlines()
     (head,) = [i for i, line in enumerate(told) if line.startswith("tailrace: ")]
     assert told[head].startswith("tailrace: taskexecutor-1 ended with exit code")

@@ -235,7 +235,7 @@ def wait_for_windows(cluster: Cluster, job_id: str, after_ms: float, count: int)
 def assert_counted_right(cluster: Cluster, job_id: str, text: TextServer) -> None:
     """Waits until the job has counted all that was sent: each word as often as it was sent."""
     with text.paused():
-        words = sum(len(line) for line in text.sent())
+        words = sum(len(line) for line in text.sent_words())
         tally, deadline = WindowCounts(), time.monotonic() + TIMEOUT_S
         enough = threading.Event()
         for record in read_output(
@@ -244,7 +244,7 @@ def assert_counted_right(cluster: Cluster, job_id: str, text: TextServer) -> Non
             tally.add(record, 0.0)
             if sum(window.total for window in tally.windows()) >= words:
                 enough.set()
-        verdict = check_counts(tally.windows(), text.sent())
+        verdict = check_counts(tally.windows(), text.sent_words())
     assert verdict.right, verdict.text
 
 
@@ -404,25 +404,25 @@ def without_parallelism(graph: JobGraph) -> JobGraph:
 def test_a_job_that_can_not_be_is_rejected_with_the_reason(
     cluster: Cluster, job: str, what: JobGraph | EntryPoint, parallelism: int | None, reason: str
 ) -> None:
-    with Client(cluster.configuration) as client, client.conversation() as conversation:
+    with Client(cluster.configuration) as client, client.subscribe() as conversation:
         job_id = client.submit(what, parallelism)
         with pytest.raises(JobRejectedError, match=reason):
-            conversation.accepted(job_id, TIMEOUT_S)
+            conversation.await_accepted(job_id, TIMEOUT_S)
 
 
 def test_a_job_id_is_taken_once(cluster: Cluster, job: str) -> None:
-    with Client(cluster.configuration) as client, client.conversation() as conversation:
+    with Client(cluster.configuration) as client, client.subscribe() as conversation:
         client.submit(build(ENTRY_POINT, ["--port", "9"], 1), job_id=job)
         with pytest.raises(JobRejectedError, match=f"job {job} was submitted before and is RUNNING"):
-            conversation.accepted(job, TIMEOUT_S)
+            conversation.await_accepted(job, TIMEOUT_S)
 
 
 def test_a_job_that_wants_more_slots_than_there_are_fails_and_says_how_many(
     cluster: Cluster, job: str
 ) -> None:
-    with Client(cluster.configuration) as client, client.conversation() as conversation:
+    with Client(cluster.configuration) as client, client.subscribe() as conversation:
         job_id = client.submit(build(ENTRY_POINT, ["--port", "9"], 5))
-        conversation.accepted(job_id, TIMEOUT_S)
+        conversation.await_accepted(job_id, TIMEOUT_S)
         ended = conversation.finished(job_id, TIMEOUT_S)
     assert ended is not None
     assert ended.status.value == "FAILED"

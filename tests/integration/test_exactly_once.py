@@ -75,9 +75,9 @@ def at_each_step(
         first = job.start(vertex, halt_at=step, how=how)
         outcome = first.wait()
         if outcome.exit_code == 0:
-            assert first.told[-1] == "Finished", first.told
-            return len(first.told) - 1
-        assert how in (outcome.killed_by, outcome.stopped_by), (outcome, first.told)
+            assert first.messages[-1] == "Finished", first.messages
+            return len(first.messages) - 1
+        assert how in (outcome.killed_by, outcome.stopped_by), (outcome, first.messages)
         then(step, job, first)
         assert not job.wrong(), f"step {step}: {job.wrong()}"
         return 0
@@ -109,11 +109,11 @@ def test_a_zombie_that_wakes_up_between_any_two_steps_after_its_successor_has_ru
 ) -> None:
     def then(step: int, job: StandaloneJob, zombie: RunningAttempt) -> None:
         job.finish(vertex)
-        zombie.go_on()
+        zombie.resume()
         assert zombie.wait().exit_code == 0
         # One that had nothing left to commit notices nothing.
-        had_done_all = zombie.told[step - 1 :] == ["committed", "Finished"]
-        assert had_done_all or "was fenced" in zombie.told[-1], f"step {step}: {zombie.told}"
+        had_done_all = zombie.messages[step - 1 :] == ["committed", "Finished"]
+        assert had_done_all or "was fenced" in zombie.messages[-1], f"step {step}: {zombie.messages}"
         if vertex == SOURCE:
             job.finish(COUNT)
 
@@ -136,14 +136,14 @@ def test_a_commit_whose_answer_never_arrives(
         if then == "its successor runs":
             job.finish(vertex)
             proxy.reset()
-        assert first.wait().exit_code == 0, first.told
+        assert first.wait().exit_code == 0, first.messages
         if then == "its successor runs":
-            assert first.told[-1].startswith("Failed: "), first.told
-        elif first.told[-1] != "Finished":
+            assert first.messages[-1].startswith("Failed: "), first.messages
+        elif first.messages[-1] != "Finished":
             job.finish(vertex)
     if vertex == SOURCE:
         job.finish(COUNT)
-    assert not job.wrong(), f"{job.wrong()}: {first.told}"
+    assert not job.wrong(), f"{job.wrong()}: {first.messages}"
 
 
 def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
@@ -168,7 +168,7 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
         others = job.deploy(BEHIND) + job.deploy(SOURCE)
         changelog = changelog_topic(job.cluster, job.id, job.graph.vertices[RELAY].vertex_id)
         batch = wait_until(
-            lambda: _committed_whole(query, servers, changelog) if gate.holds else None, "commit"
+            lambda: _committed_whole(query, servers, changelog) if gate.is_holding else None, "commit"
         )
         assert not (query / "commits" / batch).exists()
         os.kill(runtime.process_ids()[first[0]], SIGKILL)
@@ -192,5 +192,5 @@ def _committed_whole(query: Path, servers: str, changelog: str) -> str | None:
         entry = read_tail(consumer, changelog, 0).entry
     finally:
         consumer.close()
-    channel = None if entry is None else entry.input_of(topic)
+    channel = None if entry is None else entry.find_input(topic)
     return batch.name if channel is not None and channel.positions[0] >= ends["0"] - 1 else None

@@ -43,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultInjection
 def a_job(cluster: FaultInjectionCluster, shape: Shape = SHAPE) -> contextlib.closing[RunningJob]:
     """One whose tasks all run, on both TaskExecutors."""
     job = RunningJob(cluster, shape)
-    job.until(job.all_run, "job that runs")
+    job.until(job.are_all_running, "job that runs")
     assert len(set(job.places().values())) == 2
     return contextlib.closing(job)
 
@@ -58,7 +58,7 @@ def failures(job: RunningJob) -> dict[str, str | None]:
     """Attempt that has failed -> why."""
     return {
         body.execution_attempt_id: body.failure
-        for body in job.heard(UpdateTaskExecutionState)
+        for body in job.read_events(UpdateTaskExecutionState)
         if body.job_id == job.id and body.execution_state is ExecutionState.FAILED
     }
 
@@ -81,7 +81,7 @@ def test_a_task_executor_that_restarts_under_its_own_id_goes_on_with_its_tasks_w
         cluster.start()
         ended(cluster, job)
         assert set(job.attempts()) == before
-        assert not job.heard(TaskExecutorLost)
+        assert not job.read_events(TaskExecutorLost)
 
 
 def test_a_task_that_dies_starts_again_alone_and_its_reason_is_kept(cluster: FaultInjectionCluster) -> None:
@@ -108,7 +108,7 @@ def test_only_what_was_lost_with_a_task_executor_starts_again_and_elsewhere(
         victim = cluster.process("taskexecutor-2")
         assert victim is not None
         victim.terminate()
-        job.until(lambda: bool(job.heard(TaskExecutorLost)), "TaskExecutorLost")
+        job.until(lambda: bool(job.read_events(TaskExecutorLost)), "TaskExecutorLost")
         ended(cluster, job)
         lost = [body for each, body in before.items() if places[each] == "taskexecutor-2"]
         again = [body for each, body in current(job).items() if each not in before]

@@ -65,7 +65,7 @@ def keep_running(job: StandaloneJob, vertex: int) -> None:
         outcome = attempt.wait()
         while outcome.exit_code is None and outcome.killed_by is None:
             outcome = attempt.wait()
-        told = attempt.told
+        told = attempt.messages
 
 
 def fill(servers: str, partition: int) -> None:

@@ -38,10 +38,10 @@ def history() -> MemoryHistory:
         }
     )
     studio.start_workers("te-1", "te-2", slots=2)
-    studio.at(1, studio.submit, "j1", 1)
-    studio.at(5, studio.request, dispatcher.CancelJob(job_id="j1"))
-    studio.at(6, studio.submit, "j2", 3)
-    studio.at(7, studio.submit, "j3", 2)
+    studio.schedule_at(1, studio.submit, "j1", 1)
+    studio.schedule_at(5, studio.request, dispatcher.CancelJob(job_id="j1"))
+    studio.schedule_at(6, studio.submit, "j2", 3)
+    studio.schedule_at(7, studio.submit, "j3", 2)
     return studio.run(30)
 
 
@@ -101,7 +101,7 @@ def test_what_ran_at_the_place_runs_on(forked: tuple[Cluster, MemoryHistory]) ->
 
 def test_it_takes_requests_and_tells_more_than_the_history_did(forked: tuple[Cluster, MemoryHistory]) -> None:
     cluster, _ = forked
-    with Client(cluster.configuration) as client, client.conversation() as conversation:
+    with Client(cluster.configuration) as client, client.subscribe() as conversation:
         job_id = client.submit(graph(1))
         conversation.follow(job_id)
         conversation.accepted_at(job_id, TIMEOUT_S)
@@ -139,9 +139,9 @@ def test_what_its_roles_have_decided_they_decide_again(forked: tuple[Cluster, Me
     check = DecisionCheck(all_roles())
     differences = []
     for each in entries:
-        differences += check.tell(each.record)
+        differences += check.check_record(each.record)
     check.finish()
-    assert not differences, "\n".join(differences[0].told())
+    assert not differences, "\n".join(differences[0].format_lines())
     assert check.counts.decided > len(begun.records) // 2
 
 

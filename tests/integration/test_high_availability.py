@@ -54,7 +54,7 @@ def the_cluster(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture
 def cluster(the_cluster: HaCluster, request: pytest.FixtureRequest) -> Iterator[HaCluster]:
     """All masters stand for election, and jobs come to their end; afterwards no TaskExecutor has been given up."""
-    the_cluster.whole()
+    the_cluster.restore_all()
     before = the_cluster.reign
     begun = time.monotonic()
     yield the_cluster
@@ -120,7 +120,7 @@ def test_a_job_that_has_finished_is_not_run_again_by_the_next_leader(cluster: Ha
     cluster.elected_after(reign)
     cluster.story.until(lambda: job.refusals, "answer")
     assert job.refusals == [f"job {job_id} finished at offset {job.ended_at}: choose another job id"]
-    cluster.lives()
+    cluster.measure_job_seconds()
     assert len(job.starts) == 1
 
 
@@ -165,7 +165,7 @@ def test_what_an_old_leader_still_says_is_in_the_log_and_nobody_heeds_it(
 
     story.until(lambda: "DisconnectJobManager" in map(name_of, ignored()), "last word of the old leader")
     leader.resume()
-    cluster.lives()
+    cluster.measure_job_seconds()
     of_job = [each for each in ignored() if each.header.sender == job_master]
     assert {each.header.sender_epoch for each in of_job} == {reign.epoch}
     assert "JobReachedTerminalState" in map(name_of, of_job)
@@ -185,7 +185,7 @@ def test_the_leader_alone_cannot_reach_zookeeper(cluster: HaCluster) -> None:
         cut = time.time()
         leader.network.cut_zookeeper()
         told(cluster, cut, cluster.elected_after(reign))
-        cluster.lives()
+        cluster.measure_job_seconds()
     leader.network.heal()
     cluster.finish(lasting)
     assert leader.is_running()
@@ -200,9 +200,9 @@ def test_the_leader_alone_cannot_reach_kafka(cluster: HaCluster) -> None:
         cut = time.time()
         leader.network.kafka.cut()
         told(cluster, cut, cluster.elected_after(reign))
-        cluster.lives()
+        cluster.measure_job_seconds()
         leader.network.heal()
-        print(f"a job is taken and ends {cluster.lives():.2f} s after healing")
+        print(f"a job is taken and ends {cluster.measure_job_seconds():.2f} s after healing")
     cluster.finish(lasting)
     assert leader.is_running()
 
@@ -224,7 +224,7 @@ def test_what_the_leader_appends_does_not_reach_kafka_and_all_else_does(cluster:
         return any(each.header.sender_epoch == reign.epoch for each in said)
 
     story.until(ignored, "last word of the old leader")
-    cluster.lives()
+    cluster.measure_job_seconds()
     assert leader.is_running()
 
 
@@ -236,12 +236,12 @@ def test_nobody_can_reach_kafka_for_longer_than_a_session(cluster: HaCluster) ->
     with cluster.load():
         for master in cluster.masters.all:
             master.network.kafka.cut()
-        cluster.goes_on_for(LONGER_THAN_A_SESSION_S)
+        cluster.run_for(LONGER_THAN_A_SESSION_S)
         healed = time.time()
         for master in cluster.masters.all:
             master.network.heal()
         told(cluster, healed, cluster.elected_after(reign))
-        print(f"a job is taken and ends {cluster.lives():.2f} s later")
+        print(f"a job is taken and ends {cluster.measure_job_seconds():.2f} s later")
     cluster.finish(lasting)
     assert all(master.is_running() for master in cluster.masters.all)
 
@@ -252,10 +252,10 @@ def test_nobody_can_reach_zookeeper(cluster: HaCluster) -> None:
     with cluster.load():
         for master in cluster.masters.all:
             master.network.cut_zookeeper()
-        cluster.goes_on_for(LONGER_THAN_A_SESSION_S)
+        cluster.run_for(LONGER_THAN_A_SESSION_S)
         for master in cluster.masters.all:
             master.network.heal()
-        print(f"a job is taken and ends {cluster.lives():.2f} s after healing")
+        print(f"a job is taken and ends {cluster.measure_job_seconds():.2f} s after healing")
     cluster.finish(lasting)
 
 
@@ -264,9 +264,9 @@ def test_the_whole_ensemble_is_down_for_longer_than_a_session(cluster: HaCluster
     cluster.runs(lasting)
     with cluster.load():
         cluster.zookeeper.kill()
-        cluster.goes_on_for(LONGER_THAN_A_SESSION_S)
+        cluster.run_for(LONGER_THAN_A_SESSION_S)
         cluster.zookeeper.start()
-        print(f"a job is taken and ends {cluster.lives():.2f} s after healing")
+        print(f"a job is taken and ends {cluster.measure_job_seconds():.2f} s after healing")
     cluster.finish(lasting)
 
 
@@ -291,19 +291,19 @@ def test_five_jobs_are_led_by_different_masters(cluster: HaCluster) -> None:
             cluster.runs(jobs[-1])
         cluster.revoke(DISPATCHER)
         cluster.elected_after(reign)
-        cluster.lives()
+        cluster.measure_job_seconds()
     jobs.append(cluster.submit())
     cluster.runs(jobs[-1])
 
     def leaders() -> set[str]:
-        return {reign.address for job_id in jobs if (reign := story.of_job(job_id)) is not None}
+        return {reign.address for job_id in jobs if (reign := story.leader_of_job(job_id)) is not None}
 
     story.until(lambda: len(leaders()) > 1, "jobs led by different masters")
     print(f"{len(jobs)} jobs are led by {sorted(cluster.masters.at(each).name for each in leaders())}")
     for job_id in jobs:
         cluster.client.trigger_checkpoint(job_id)
     story.until(lambda: all(story.job(job_id).checkpoints for job_id in jobs), "checkpoints of all")
-    claimed = story.of_job(jobs[0])
+    claimed = story.leader_of_job(jobs[0])
     assert claimed is not None
     with cluster.load():
         cluster.masters.at(claimed.address).kill()
@@ -320,9 +320,9 @@ def test_the_whole_ensemble_is_down_for_a_minute(cluster: HaCluster) -> None:
     lasting = cluster.submit()
     cluster.runs(lasting)
     cluster.zookeeper.kill()
-    cluster.goes_on_for(60)
+    cluster.run_for(60)
     cluster.zookeeper.start()
-    cluster.lives()
+    cluster.measure_job_seconds()
     cluster.finish(lasting)
 
 
@@ -338,20 +338,20 @@ def test_whatever_happens_to_masters(cluster: HaCluster) -> None:
         with cluster.load():
             undo = []
             for _ in range(draw.choice([1, 2])):
-                cluster.goes_on_for(draw.uniform(0, 1))
+                cluster.run_for(draw.uniform(0, 1))
                 what, undone = inject_random_fault(cluster, draw)
                 undo.append(undone)
                 print(f"{number}: {what}", flush=True)
-            cluster.goes_on_for(draw.uniform(0, 2 * cluster.SESSION_S))
+            cluster.run_for(draw.uniform(0, 2 * cluster.SESSION_S))
             draw.shuffle(undo)
             for each in undo:
                 each()
             begun = time.monotonic()
-            cluster.lives()
+            cluster.measure_job_seconds()
             print(f"{number}: lives after {time.monotonic() - begun:.1f} s", flush=True)
         cluster.runs(lasting, len(cluster.story.job(lasting).attempts))
         cluster.finish(lasting)
-        cluster.whole()
+        cluster.restore_all()
 
 
 def test_nothing_of_jobs_that_have_ended_is_left_in_zookeeper(cluster: HaCluster) -> None:

@@ -34,13 +34,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultInjection
 
 def leader(job: RunningJob, role: str) -> str | None:
     """Who claimed a role last, since the job was submitted."""
-    claims = [body.address for body in job.heard(LeaderElected) if body.role == role]
+    claims = [body.address for body in job.read_events(LeaderElected) if body.role == role]
     return claims[-1] if claims else None
 
 
 def test_no_task_is_restarted_whichever_master_dies(cluster: FaultInjectionCluster) -> None:
     with contextlib.closing(RunningJob(cluster, SHAPE)) as job:
-        job.until(job.all_run, "job that runs")
+        job.until(job.are_all_running, "job that runs")
         before = set(job.attempts())
         for name, own_address in list(cluster.masters.items()):
             victim = cluster.process(name)
@@ -54,6 +54,6 @@ def test_no_task_is_restarted_whichever_master_dies(cluster: FaultInjectionClust
             cluster.start()
         job.wait_for_its_end()
         job.check()
-        assert job.heard(LeaderElected), "nobody led who died"
+        assert job.read_events(LeaderElected), "nobody led who died"
         assert set(job.attempts()) == before
-        assert not job.heard(TaskExecutorLost)
+        assert not job.read_events(TaskExecutorLost)

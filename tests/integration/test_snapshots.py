@@ -70,7 +70,7 @@ class Cluster:
         self.admin = AdminClient({"bootstrap.servers": servers})
         create_cluster_topics(self.admin, servers, cluster)
         self.log: KafkaEventLog = open_event_log(self.configuration)
-        self.store = SnapshotStore.of(self.configuration)
+        self.store = SnapshotStore.from_configuration(self.configuration)
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def talk(self) -> None:
@@ -229,5 +229,5 @@ def test_the_command_line_takes_one_and_looks_back_from_it(
     assert sorted(listed) == sorted(expected.roles["dispatcher"]["jobs"])
     story = run.invoke(app, ["log", "--output", "json"])
     assert [json.loads(line)["offset"] for line in story.stdout.splitlines()] == []
-    with Client(cluster.configuration) as client, client.conversation() as conversation:
+    with Client(cluster.configuration) as client, client.subscribe() as conversation:
         assert conversation.poll(0) == []

@@ -35,7 +35,7 @@ def test_a_screen_outlives_its_kafka(
         reader.start()
         try:
             player = create_player(reader)
-            player.go(None)
+            player.go_to(None)
             play_until(player, lambda: player.status().mode is PlayerMode.LIVE)
             assert player.view() == read_views(LONG)[59]
             log.append(events[60:100])
@@ -61,7 +61,7 @@ def test_a_screen_outlives_its_kafka(
             play_until(player, lambda: player.view().offset == len(events) - 1)
             assert player.view() == read_views(LONG)[len(events) - 1]
             assert player.status().trouble is None
-            player.go("70")
+            player.go_to("70")
             play_until(player, lambda: player.view().offset == 70)
             assert player.view() == read_views(LONG)[70]
         finally:

@@ -92,7 +92,7 @@ def run(cluster: FaultInjectionCluster, shape: Shape, faults: list[Fault], draw:
         with contextlib.closing(RunningJob(cluster, shape, source, options)) as job:
             print(f"{job.id} reads {source or 'a generator'}", flush=True)
             job.wait_for_progress()
-            while faults and not job.ended():
+            while faults and not job.has_ended():
                 print(injector.inject(faults.pop(0)), flush=True)
                 if draw.random() < 0.8:
                     job.wait_for_progress()

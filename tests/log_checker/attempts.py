@@ -40,27 +40,27 @@ class Attempt:
     size: int
     offset: int
     generation: int = 0
-    live: bool = True
+    is_live: bool = True
     reported: str = "DEPLOYING"
     running_at: int = NEVER
     """Where it was reported RUNNING for the first time."""
-    finished: bool = False
+    is_finished: bool = False
     """Whether it has FINISHED, and that counts."""
     over_at: int = NEVER
     """Where it ended, or was lost to its job."""
 
     def is_over(self, offset: int) -> None:
         """It has ended, or counts for nothing from here on."""
-        if self.live:
-            self.live, self.over_at = False, offset
+        if self.is_live:
+            self.is_live, self.over_at = False, offset
 
-    def ran(self, offset: int) -> bool:
+    def has_run(self, offset: int) -> bool:
         """Whether it was RUNNING, for who had read the log up to `offset`."""
         return self.running_at <= offset < self.over_at
 
     def had_finished(self, offset: int) -> bool:
         """Whether it had FINISHED, for who had read the log up to `offset`."""
-        return self.finished and self.over_at <= offset
+        return self.is_finished and self.over_at <= offset
 
 
 class Attempts:
@@ -80,7 +80,7 @@ class Attempts:
         """An Execution that was submitted."""
         return self._attempts.get(attempt_id)
 
-    def of_job(self, job_id: str) -> list[Attempt]:
+    def attempts_of_job(self, job_id: str) -> list[Attempt]:
         """All of a job, in the order in which they were submitted."""
         return self._of_job.get(job_id, [])
 
@@ -95,36 +95,36 @@ class Attempts:
             vertices = event["job_graph"]["vertices"]
             self._vertices[event["job_id"]] = {each["vertex_id"]: each for each in vertices}
         elif name == "task_executor.SubmitTask":
-            yield from self._submitted(event)
+            yield from self._on_submit_task(event)
         elif name == "job_master.UpdateTaskExecutionState":
-            yield from self._changed(event)
+            yield from self._on_state_changed(event)
         elif name == "everyone.LeaderElected" and event.kind == "task_executor":
             # A process that starts anew starts its tasks anew.
             for attempt_id in self._at.get(event.by, ()):
                 if self._attempts[attempt_id].reported not in ENDS:
                     self._attempts[attempt_id].reported = "DEPLOYING"
         elif name == "everyone.TaskExecutorLost":
-            self._over(self._at.get(event["resource_id"], set()), event.offset)
+            self._end_attempt(self._at.get(event["resource_id"], set()), event.offset)
         elif name == "job_master.FailSlot" and not self._slots.is_late(event):
-            self._over(self._in.get(event["allocation_id"], set()), event.offset)
+            self._end_attempt(self._in.get(event["allocation_id"], set()), event.offset)
         elif name == "job_master.TasksContradicted":
-            self._over(set(event["execution_attempt_ids"]), event.offset)
+            self._end_attempt(set(event["execution_attempt_ids"]), event.offset)
         elif name == "job_master.HeartbeatTimedOut":
-            self._over(self._of_job_at(event.to, event["resource_id"]), event.offset)
+            self._end_attempt(self._of_job_at(event.to, event["resource_id"]), event.offset)
         elif name == "job_master.DisconnectTaskManager" and not self._slots.is_late(event):
             at = self._of_job_at(event["job_id"], event["resource_id"])
-            for attempt_id in sorted(each for each in at if self._attempts[each].live):
+            for attempt_id in sorted(each for each in at if self._attempts[each].is_live):
                 yield (
                     f"{event.sender} says that it has no more slots, but "
                     f"{format_attempt(self._attempts[attempt_id])} runs"
                 )
-            self._over(at, event.offset)
+            self._end_attempt(at, event.offset)
 
     def end(self) -> Iterator[str]:
         if self._slots.terminated:
             return
         for attempt in self._attempts.values():
-            if not attempt.live:
+            if not attempt.is_live:
                 continue
             if attempt.subtask[0] in self._slots.ended:
                 yield f"{format_attempt(attempt)} has not ended, but its job has"
@@ -135,7 +135,7 @@ class Attempts:
                     f"({deployed} of its deployment's {attempt.size} tasks were submitted)"
                 )
 
-    def _submitted(self, event: Event) -> Iterator[str]:
+    def _on_submit_task(self, event: Event) -> Iterator[str]:
         attempt = Attempt(
             attempt_id=event["execution_attempt_id"],
             subtask=(event["job_id"], event["vertex_id"], event["subtask_index"]),
@@ -154,11 +154,11 @@ class Attempts:
         self._deployed[attempt.deployment_id] = self._deployed.get(attempt.deployment_id, 0) + 1
         self._attempts[attempt.attempt_id] = attempt
         self._of_job.setdefault(job_id, []).append(attempt)
-        if self._for_nothing(attempt):
+        if self._is_void(attempt):
             attempt.is_over(event.offset)
             return
         before = self._last.get(attempt.subtask)
-        if before is not None and before.live:
+        if before is not None and before.is_live:
             yield f"{format_attempt(attempt)} is submitted while {format_attempt(before)} has not ended"
             before.is_over(event.offset)
         expected = 0 if before is None else before.number + 1
@@ -170,7 +170,7 @@ class Attempts:
         self._last[attempt.subtask] = attempt
         self._at.setdefault(attempt.resource_id, set()).add(attempt.attempt_id)
         self._in.setdefault(attempt.allocation_id, set()).add(attempt.attempt_id)
-        if not event.read(self._slots.over(job_id, attempt.resource_id, attempt.allocation_id)):
+        if not event.has_read(self._slots.over(job_id, attempt.resource_id, attempt.allocation_id)):
             attempt.is_over(event.offset)
             return
         if job_id in self._slots.ended:
@@ -185,7 +185,7 @@ class Attempts:
             )
         yield from self._shares(attempt)
 
-    def _for_nothing(self, attempt: Attempt) -> bool:
+    def _is_void(self, attempt: Attempt) -> bool:
         """Whether it is submitted into a slot that is lost, because others of its deployment wait for it there."""
         gone = attempt.allocation_id in self._slots.gone
         return gone and attempt.allocation_id not in self._slots.taken and attempt.size > 1
@@ -198,7 +198,7 @@ class Attempts:
             return
         for attempt_id in self._in[attempt.allocation_id]:
             other = self._attempts[attempt_id]
-            if other is attempt or not other.live or other.subtask[0] != job_id:
+            if other is attempt or not other.is_live or other.subtask[0] != job_id:
                 continue
             group = self._vertices[job_id][other.subtask[1]]["slot_sharing_group"]
             if other.subtask[1] == vertex_id:
@@ -213,7 +213,7 @@ class Attempts:
             return
         for other_id, other_vertex in self._vertices[job_id].items():
             peer = self._last.get((job_id, other_id, index))
-            if other_vertex["co_location_group"] != group or peer is None or not peer.live:
+            if other_vertex["co_location_group"] != group or peer is None or not peer.is_live:
                 continue
             if peer.allocation_id != attempt.allocation_id:
                 yield (
@@ -221,7 +221,7 @@ class Attempts:
                     "co-located"
                 )
 
-    def _changed(self, event: Event) -> Iterator[str]:
+    def _on_state_changed(self, event: Event) -> Iterator[str]:
         attempt = self._attempts.get(event["execution_attempt_id"])
         to = event["execution_state"]
         if attempt is None:
@@ -238,14 +238,14 @@ class Attempts:
         if to == "RUNNING":
             attempt.running_at = min(attempt.running_at, event.offset)
         elif to in ENDS:
-            attempt.finished = attempt.live and to == "FINISHED"
+            attempt.is_finished = attempt.is_live and to == "FINISHED"
             attempt.is_over(event.offset)
 
     def _of_job_at(self, job_id: str, resource_id: str) -> set[str]:
         at = self._at.get(resource_id, set())
         return {each for each in at if self._attempts[each].subtask[0] == job_id}
 
-    def _over(self, attempt_ids: set[str], offset: int) -> None:
+    def _end_attempt(self, attempt_ids: set[str], offset: int) -> None:
         for attempt_id in attempt_ids:
             if attempt_id in self._attempts:
                 self._attempts[attempt_id].is_over(offset)

@@ -36,7 +36,7 @@ class Causes:
                 yield f"{who} has the cause {cause}, where there is no event"
             elif decided_at is not None and cause > decided_at:
                 yield f"{who} has the cause {cause}, but was decided at {decided_at}"
-            elif not self._concerned(cause, event.sender):
+            elif not self._is_concerned(cause, event.sender):
                 sender, recipient = self._concerns[cause]
                 yield f"{who} has the cause {cause}, which {sender} said to {recipient}"
         self.heard(event)
@@ -44,6 +44,6 @@ class Causes:
     def end(self) -> Iterator[str]:
         return iter(())
 
-    def _concerned(self, cause: int, address: str) -> bool:
+    def _is_concerned(self, cause: int, address: str) -> bool:
         sender, recipient = self._concerns[cause]
         return recipient == "*" or address in (sender, recipient)

@@ -15,10 +15,10 @@ class CheckpointLogBuilder(LogBuilder):
 
     def start_checkpointed(self, settings: dict[str, str], savepoint_path: str | None = None) -> None:
         """Job j, of two vertices with one subtask each."""
-        asked = self.say("client/me", "dispatcher", "dispatcher.SubmitJob", job_id="j")
-        self.say("dispatcher", "client/me", "client.JobAccepted", cause=asked, job_id="j")
+        asked = self.append("client/me", "dispatcher", "dispatcher.SubmitJob", job_id="j")
+        self.append("dispatcher", "client/me", "client.JobAccepted", cause=asked, job_id="j")
         vertices = [{**vertex(each), "parallelism": 1} for each in ("v", "w")]
-        self.say(
+        self.append(
             "dispatcher",
             JM,
             "job_master.StartJob",
@@ -29,8 +29,8 @@ class CheckpointLogBuilder(LogBuilder):
             savepoint_path=savepoint_path,
         )
         self.status("CREATED")
-        registers = self.say(JM, "resource_manager", "resource_manager.RegisterJobManager", job_id="j")
-        self.say(
+        registers = self.append(JM, "resource_manager", "resource_manager.RegisterJobManager", job_id="j")
+        self.append(
             "resource_manager", JM, "job_master.JobManagerRegistrationSuccess", cause=registers, job_id="j"
         )
 
@@ -50,7 +50,7 @@ class CheckpointLogBuilder(LogBuilder):
         kind = "SAVEPOINT" if savepoint else "CHECKPOINT"
         options = {"snapshot_type": kind, "directory": directory or uri(checkpoint_id), "stops": stops}
         told = list(attempts[:1])
-        self.say(
+        self.append(
             JM,
             JM,
             "job_master.CheckpointTriggered",
@@ -63,11 +63,11 @@ class CheckpointLogBuilder(LogBuilder):
             finished=list(finished),
             requests=list(requests),
         )
-        self.tell("TriggerCheckpoint", checkpoint_id, told)
+        self.command_checkpoint("TriggerCheckpoint", checkpoint_id, told)
 
-    def tell(self, name: str, checkpoint_id: int, attempts: Sequence[str]) -> None:
+    def command_checkpoint(self, name: str, checkpoint_id: int, attempts: Sequence[str]) -> None:
         """TriggerCheckpoint, ConfirmCheckpoint or AbortCheckpoint."""
-        self.say(
+        self.append(
             JM,
             TE,
             f"task_executor.{name}",
@@ -81,7 +81,7 @@ class CheckpointLogBuilder(LogBuilder):
     ) -> None:
         """AcknowledgeCheckpoint of each."""
         for attempt in attempts:
-            self.say(
+            self.append(
                 f"task_executor/{resource_id}",
                 JM,
                 "job_master.AcknowledgeCheckpoint",
@@ -93,7 +93,7 @@ class CheckpointLogBuilder(LogBuilder):
 
     def complete(self, checkpoint_id: int, *, savepoint: bool = False, generation: int = 0) -> None:
         """The metadata is written."""
-        self.say(
+        self.append(
             JM,
             JM,
             "job_master.CheckpointCompleted",
@@ -103,7 +103,7 @@ class CheckpointLogBuilder(LogBuilder):
 
     def abort(self, checkpoint_id: int, failure: str = "CHECKPOINT_DECLINED", at: int | None = None) -> None:
         """CheckpointAborted."""
-        self.say(
+        self.append(
             JM,
             JM,
             "job_master.CheckpointAborted",
@@ -116,7 +116,7 @@ class CheckpointLogBuilder(LogBuilder):
 
     def discard(self, checkpoint_id: int) -> None:
         """CheckpointDiscarded."""
-        self.say(JM, JM, "job_master.CheckpointDiscarded", job_id="j", checkpoint_id=checkpoint_id)
+        self.append(JM, JM, "job_master.CheckpointDiscarded", job_id="j", checkpoint_id=checkpoint_id)
 
     def checkpoint(self, checkpoint_id: int, *attempts: str, generation: int = 0) -> None:
         """A whole one, a second after the last."""
@@ -125,12 +125,12 @@ class CheckpointLogBuilder(LogBuilder):
         self.trigger(checkpoint_id, attempts)
         self.acknowledge(checkpoint_id, *attempts)
         self.complete(checkpoint_id, generation=generation)
-        self.tell("ConfirmCheckpoint", checkpoint_id, attempts)
+        self.command_checkpoint("ConfirmCheckpoint", checkpoint_id, attempts)
 
     def restored(self, checkpoint_id: int | None, generation: int = 0, **passed_over: str) -> None:
         """CheckpointRestored."""
         said = None if checkpoint_id is None else restored_checkpoint(checkpoint_id, generation)
-        self.say(
+        self.append(
             JM, JM, "job_master.CheckpointRestored", job_id="j", checkpoint=said, passed_over=passed_over
         )
 
@@ -147,7 +147,7 @@ class CheckpointLogBuilder(LogBuilder):
         runs: bool = True,
     ) -> None:
         """An attempt is submitted and, mostly, runs."""
-        asked = self.say(
+        asked = self.append(
             JM,
             TE,
             "task_executor.SubmitTask",
@@ -164,13 +164,13 @@ class CheckpointLogBuilder(LogBuilder):
             restore=restore,
             finished=finished,
         )
-        self.say(TE, JM, "job_master.TaskAcknowledged", cause=asked, execution_attempt_id=name)
+        self.append(TE, JM, "job_master.TaskAcknowledged", cause=asked, execution_attempt_id=name)
         if runs:
             self.report(name, "RUNNING", "te-1")
 
     def fail(self, name: str, *, progress_lost: bool = False) -> None:
         """An attempt fails."""
-        self.say(
+        self.append(
             TE,
             JM,
             "job_master.UpdateTaskExecutionState",
@@ -183,12 +183,12 @@ class CheckpointLogBuilder(LogBuilder):
 
     def ask(self, what: str = "TriggerCheckpoint") -> int:
         """A client's request."""
-        return self.say("client/me", "dispatcher", f"dispatcher.{what}", job_id="j")
+        return self.append("client/me", "dispatcher", f"dispatcher.{what}", job_id="j")
 
     def answer(self, *, succeeded: bool = True) -> None:
         """The answer to one."""
         name = "client.CheckpointSucceeded" if succeeded else "client.CheckpointFailed"
-        self.say(JM, "client/me", name, job_id="j")
+        self.append(JM, "client/me", name, job_id="j")
 
     def roll_back(self, checkpoint_id: int, generation: int, number: int, taken_in: int = 0) -> None:
         """All tasks begin again with a checkpoint; before that they have ended."""

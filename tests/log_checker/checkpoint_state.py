@@ -19,8 +19,8 @@ class Checkpoint:
     """One checkpoint or savepoint. Offsets are NEVER where it has not come so far."""
 
     checkpoint_id: int
-    savepoint: bool
-    periodic: bool
+    is_savepoint: bool
+    is_periodic: bool
     awaited: dict[str, Attempt]
     finished: set[tuple[str, str, int]]
     """Subtasks that have no state in it, as they had finished."""
@@ -38,7 +38,7 @@ class Checkpoint:
         """Whether it is neither complete nor aborted."""
         return self.completed == self.aborted == NEVER
 
-    def there(self, offset: int) -> bool:
+    def exists_at(self, offset: int) -> bool:
         """Whether it is complete and kept, for who had read the log up to `offset`."""
         return self.completed <= offset < self.discarded
 

@@ -91,7 +91,7 @@ class Checkpoints:
                     yield f"{job_id} takes {format_attempt(attempt)} for finished in checkpoint {checkpoint_id}"
             else:
                 awaited[attempt_id] = attempt
-                if not attempt.ran(decided_at):
+                if not attempt.has_run(decided_at):
                     yield (
                         f"{job_id} awaits {format_attempt(attempt)} for checkpoint {checkpoint_id}, which "
                         "does not run"
@@ -102,8 +102,8 @@ class Checkpoints:
         options = event["options"]
         checkpoint = Checkpoint(
             checkpoint_id=checkpoint_id,
-            savepoint=options["snapshot_type"] == "SAVEPOINT",
-            periodic=not event["requests"],
+            is_savepoint=options["snapshot_type"] == "SAVEPOINT",
+            is_periodic=not event["requests"],
             awaited=awaited,
             finished=ended,
             generation=generation,
@@ -130,18 +130,18 @@ class Checkpoints:
             )
 
     def _not_too_many(self, event: Event, job: Job, new: Checkpoint) -> Iterator[str]:
-        if new.savepoint or not new.periodic:
+        if new.is_savepoint or not new.is_periodic:
             return
         job_id = event["job_id"]
         if job.settings.get(INTERVAL, "off") == "off":
             yield f"{job_id} triggers checkpoint {new.checkpoint_id}, for which nobody asked"
-        pending = [each for each in job.pending.values() if not each.savepoint]
+        pending = [each for each in job.pending.values() if not each.is_savepoint]
         if len(pending) >= job.number(CONCURRENT):
             yield f"{job_id} triggers checkpoint {new.checkpoint_id} while {len(pending)} are pending"
         pause = job.duration(MIN_PAUSE, 0)
         offset, time = job.last_end
         since = new.time - time
-        if offset >= 0 and event.read(offset) and since < pause:
+        if offset >= 0 and event.has_read(offset) and since < pause:
             yield f"{job_id} triggers checkpoint {new.checkpoint_id} {since} us after the last one's end"
 
     def _own_directory(self, job_id: str, new: Checkpoint) -> Iterator[str]:
@@ -154,7 +154,7 @@ class Checkpoints:
         checkpoint = self._find(event["job_id"], event["checkpoint_id"])
         if attempt is None or checkpoint is None or event.by != attempt.resource_id:
             return iter(())
-        if checkpoint.pending and attempt.live and not self._slots.is_late(event):
+        if checkpoint.pending and attempt.is_live and not self._slots.is_late(event):
             checkpoint.acknowledged.add(attempt.attempt_id)
         return iter(())
 
@@ -178,7 +178,7 @@ class Checkpoints:
                 )
         if (place(said["uri"]), said["snapshot_type"] == "SAVEPOINT") != (
             checkpoint.uri,
-            checkpoint.savepoint,
+            checkpoint.is_savepoint,
         ):
             yield (
                 f"{_format_checkpoint(job_id, checkpoint)} is complete as {said}, but was triggered to be in "
@@ -188,7 +188,7 @@ class Checkpoints:
             yield f"{_format_checkpoint(job_id, checkpoint)} is said to be of generation {said['generation']}"
         checkpoint.completed, job.last_end = event.offset, (event.offset, event.time)
         del job.pending[checkpoint.checkpoint_id]
-        if not checkpoint.savepoint:
+        if not checkpoint.is_savepoint:
             job.kept[checkpoint.checkpoint_id] = checkpoint
 
     def _aborted(self, event: Event) -> Iterator[str]:
@@ -210,7 +210,7 @@ class Checkpoints:
             # It had failed before its completion was in the log, which counts for nothing then.
             self.jobs[job_id].kept.pop(checkpoint_id, None)
             checkpoint.completed, checkpoint.aborted = NEVER, event.offset
-        elif event.read(min(checkpoint.completed, checkpoint.aborted)):
+        elif event.has_read(min(checkpoint.completed, checkpoint.aborted)):
             yield f"{_format_checkpoint(job_id, checkpoint)} is aborted, though it was {_describe_end(checkpoint)}"
 
     def _expired(self, event: Event, checkpoint: Checkpoint) -> Iterator[str]:
@@ -236,7 +236,7 @@ class Checkpoints:
             return
         if checkpoint.discarded != NEVER or checkpoint.completed == NEVER:
             return
-        if checkpoint.savepoint:
+        if checkpoint.is_savepoint:
             yield f"{_format_checkpoint(job_id, checkpoint)} is discarded, but belongs to who asked for it"
             return
         job = self.jobs[job_id]
@@ -262,7 +262,7 @@ class Checkpoints:
         checkpoint = self._find(event["job_id"], event["checkpoint_id"])
         if checkpoint is None or not set(event["execution_attempt_ids"]) <= set(checkpoint.awaited):
             yield f"{event.recipient} is told to trigger checkpoint {event['checkpoint_id']}, which does not await that"
-        elif event.read(min(checkpoint.completed, checkpoint.aborted)):
+        elif event.has_read(min(checkpoint.completed, checkpoint.aborted)):
             which = f"{_format_checkpoint(event['job_id'], checkpoint)}, which is {_describe_end(checkpoint)}"
             yield f"{event.recipient} is told to trigger {which}"
 
@@ -282,13 +282,13 @@ class Checkpoints:
 
 
 def _format_checkpoint(job_id: str, checkpoint: Checkpoint) -> str:
-    kind = "savepoint" if checkpoint.savepoint else "checkpoint"
+    kind = "savepoint" if checkpoint.is_savepoint else "checkpoint"
     return f"{kind} {checkpoint.checkpoint_id} of {job_id}"
 
 
 def _has_lost_attempt(checkpoint: Checkpoint) -> bool:
     """Whether an attempt that has a part in it had ended, and not FINISHED, before it was complete."""
-    ended = (each for each in checkpoint.awaited.values() if not each.finished)
+    ended = (each for each in checkpoint.awaited.values() if not each.is_finished)
     return any(each.over_at < checkpoint.completed for each in ended)
 
 

@@ -43,7 +43,7 @@ class Event:
         """Which of its kind it is said to."""
         return self.recipient.partition("/")[2]
 
-    def read(self, offset: int) -> bool:
+    def has_read(self, offset: int) -> bool:
         """Whether the sender had read the log up to `offset` when it said this."""
         return self.decided_at is not None and self.decided_at >= offset
 

@@ -16,7 +16,7 @@ class Fencing:
     def __init__(self) -> None:
         self.epochs: dict[str, int] = {}
 
-    def admits(self, event: Event) -> bool:
+    def accepts(self, event: Event) -> bool:
         """Whether the event counts; takes note of it where it is a claim to lead."""
         role = event.sender
         if event.name == "everyone.LeaderElected":

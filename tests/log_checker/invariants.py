@@ -73,7 +73,7 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
         if event.offset <= offset:
             violations.append(Violation(event.offset, "Order", f"it follows offset {offset}"))
         offset = event.offset
-        if not fencing.admits(event):
+        if not fencing.accepts(event):
             causes.ignored(event)
             for what in leaders.ignored(event):
                 violations.append(Violation(offset, type(leaders).__name__, what))

@@ -27,9 +27,9 @@ class LogBuilder:
     def lead(self, role: str) -> int:
         """A new leader."""
         self.epochs[role] = self._epoch(role) + 1
-        return self.say(role, "*", "everyone.LeaderElected", role=role, epoch=self.epochs[role])
+        return self.append(role, "*", "everyone.LeaderElected", role=role, epoch=self.epochs[role])
 
-    def say(
+    def append(
         self,
         sender: str,
         recipient: str,
@@ -68,43 +68,45 @@ class LogBuilder:
         """A TaskExecutor's process starts, registers and reports its slots."""
         te = f"task_executor/{resource_id}"
         self.lead(te)
-        asked = self.say(
+        asked = self.append(
             te, "resource_manager", "resource_manager.RegisterTaskExecutor", resource_id=resource_id
         )
-        self.say("resource_manager", te, "task_executor.TaskExecutorRegistrationSuccess", cause=asked)
+        self.append("resource_manager", te, "task_executor.TaskExecutorRegistrationSuccess", cause=asked)
         free = [
             {"slot_id": slot_id(resource_id, number), "allocation_id": None, "job_id": None}
             for number in range(slots)
         ]
-        self.say(
+        self.append(
             te, "resource_manager", "resource_manager.SendSlotReport", resource_id=resource_id, slots=free
         )
 
     def start(self, job_id: str = "j", *vertices: dict[str, Any]) -> None:
         """A job is submitted, accepted, started and registered."""
         jm = f"job_master/{job_id}"
-        asked = self.say("client/me", "dispatcher", "dispatcher.SubmitJob", job_id=job_id)
-        self.say("dispatcher", "client/me", "client.JobAccepted", cause=asked, job_id=job_id)
+        asked = self.append("client/me", "dispatcher", "dispatcher.SubmitJob", job_id=job_id)
+        self.append("dispatcher", "client/me", "client.JobAccepted", cause=asked, job_id=job_id)
         graph = {"name": "Job", "vertices": list(vertices) or [vertex("v"), vertex("w")]}
-        self.say("dispatcher", jm, "job_master.StartJob", cause=asked, job_id=job_id, job_graph=graph)
+        self.append("dispatcher", jm, "job_master.StartJob", cause=asked, job_id=job_id, job_graph=graph)
         self.status("CREATED", job_id)
-        registers = self.say(jm, "resource_manager", "resource_manager.RegisterJobManager", job_id=job_id)
-        self.say(
+        registers = self.append(jm, "resource_manager", "resource_manager.RegisterJobManager", job_id=job_id)
+        self.append(
             "resource_manager", jm, "job_master.JobManagerRegistrationSuccess", cause=registers, job_id=job_id
         )
 
     def status(self, status: str, job_id: str = "j") -> int:
         """JobStatusChanged."""
-        return self.say(
+        return self.append(
             f"job_master/{job_id}", "client", "client.JobStatusChanged", job_id=job_id, status=status
         )
 
     def request(self, allocation_id: str, resource_id: str, number: int = 0, job_id: str = "j") -> int:
         """A slot is asked for, and the TaskExecutor allocates it."""
         jm, te, rm = f"job_master/{job_id}", f"task_executor/{resource_id}", "resource_manager"
-        asked = self.say(jm, rm, "resource_manager.RequestSlot", job_id=job_id, allocation_id=allocation_id)
+        asked = self.append(
+            jm, rm, "resource_manager.RequestSlot", job_id=job_id, allocation_id=allocation_id
+        )
         slot = slot_id(resource_id, number)
-        asked = self.say(
+        asked = self.append(
             rm,
             te,
             "task_executor.RequestSlot",
@@ -113,7 +115,7 @@ class LogBuilder:
             allocation_id=allocation_id,
             slot_id=slot,
         )
-        return self.say(
+        return self.append(
             te,
             rm,
             "resource_manager.SlotRequestAccepted",
@@ -126,10 +128,10 @@ class LogBuilder:
         """A slot is offered and taken."""
         jm, te = f"job_master/{job_id}", f"task_executor/{resource_id}"
         offer = {"allocation_id": allocation_id, "slot_number": number}
-        offered = self.say(
+        offered = self.append(
             te, jm, "job_master.OfferSlots", job_id=job_id, resource_id=resource_id, slots=[offer]
         )
-        self.say(
+        self.append(
             jm,
             te,
             "task_executor.SlotsAccepted",
@@ -157,7 +159,7 @@ class LogBuilder:
         at: int | None = None,
     ) -> int:
         """SubmitTask."""
-        return self.say(
+        return self.append(
             f"job_master/{job_id}",
             f"task_executor/{resource_id}",
             "task_executor.SubmitTask",
@@ -182,7 +184,7 @@ class LogBuilder:
         counts: dict[str, float] | None = None,
     ) -> int:
         """UpdateTaskExecutionState."""
-        return self.say(
+        return self.append(
             f"task_executor/{resource_id}",
             f"job_master/{job_id}",
             "job_master.UpdateTaskExecutionState",
@@ -197,7 +199,7 @@ class LogBuilder:
         """A task is submitted, acknowledged, and runs."""
         job_id = which.get("job_id", "j")
         asked = self.submit(name, allocation_id, resource_id, **which)
-        self.say(
+        self.append(
             f"task_executor/{resource_id}",
             f"job_master/{job_id}",
             "job_master.TaskAcknowledged",
@@ -208,13 +210,13 @@ class LogBuilder:
 
     def lose(self, resource_id: str) -> int:
         """TaskExecutorLost."""
-        return self.say(
+        return self.append(
             "resource_manager", "*", "everyone.TaskExecutorLost", resource_id=resource_id, reason="it died"
         )
 
     def fail_slot(self, allocation_id: str, resource_id: str, job_id: str = "j") -> int:
         """FailSlot."""
-        return self.say(
+        return self.append(
             f"task_executor/{resource_id}",
             f"job_master/{job_id}",
             "job_master.FailSlot",
@@ -224,7 +226,7 @@ class LogBuilder:
 
     def free(self, allocation_id: str, resource_id: str, job_id: str = "j") -> int:
         """FreeSlot."""
-        return self.say(
+        return self.append(
             f"job_master/{job_id}",
             f"task_executor/{resource_id}",
             "task_executor.FreeSlot",
@@ -234,7 +236,7 @@ class LogBuilder:
 
     def freed(self, allocation_id: str, resource_id: str, number: int = 0) -> int:
         """NotifySlotAvailable."""
-        return self.say(
+        return self.append(
             f"task_executor/{resource_id}",
             "resource_manager",
             "resource_manager.NotifySlotAvailable",
@@ -246,11 +248,11 @@ class LogBuilder:
         """JobMaster and TaskExecutor say farewell; slots 0, 1, ... are free again."""
         jm, te = f"job_master/{job_id}", f"task_executor/{resource_id}"
         words = f"Stopping JobMaster for job Job({job_id})."
-        self.say(jm, te, "task_executor.DisconnectJobManager", job_id=job_id, reason=words)
+        self.append(jm, te, "task_executor.DisconnectJobManager", job_id=job_id, reason=words)
         for number, allocation_id in enumerate(freed):
             self.freed(allocation_id, resource_id, number)
         words = f"TaskExecutor {te} has no more allocated slots for job {job_id}."
-        self.say(
+        self.append(
             te, jm, "job_master.DisconnectTaskManager", job_id=job_id, resource_id=resource_id, reason=words
         )
 
@@ -261,11 +263,11 @@ class LogBuilder:
         jm = f"job_master/{job_id}"
         self.status(status, job_id)
         end = {"job_id": job_id, "status": status, "accumulators": counts or {}}
-        reached = self.say(jm, "dispatcher", "dispatcher.JobReachedTerminalState", **end)
-        self.say(
+        reached = self.append(jm, "dispatcher", "dispatcher.JobReachedTerminalState", **end)
+        self.append(
             jm, "resource_manager", "resource_manager.DisconnectJobManager", job_id=job_id, status=status
         )
-        self.say("dispatcher", "client/me", "client.JobFinished", cause=reached, **end)
+        self.append("dispatcher", "client/me", "client.JobFinished", cause=reached, **end)
 
 
 def slot_id(resource_id: str, number: int) -> dict[str, Any]:

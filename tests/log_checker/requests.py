@@ -79,7 +79,7 @@ class Requests:
             self._by_resource[resource_id] = kept
 
     def _is_over(self, event: Event, job_id: str, allocation_id: str) -> bool:
-        return not event.read(self._slots.over(job_id, event.to, allocation_id))
+        return not event.has_read(self._slots.over(job_id, event.to, allocation_id))
 
     # Who is there
 
@@ -153,7 +153,7 @@ class Requests:
         self._answer("slot", event.by, event["allocation_id"])
 
     def _task_executor_RequestSlot(self, event: Event) -> None:
-        if event.read(max(self._slots.lost.get(event.to, -1), self._slots.left.get(event.to, -1))):
+        if event.has_read(max(self._slots.lost.get(event.to, -1), self._slots.left.get(event.to, -1))):
             what = f"the request for slot {event['slot_id']['slot_number']}"
             self._ask(event, ("requested", event["job_id"], str(event.offset)), what, event.to)
 
@@ -169,7 +169,7 @@ class Requests:
 
     def _job_master_OfferSlots(self, event: Event) -> None:
         job_id = event["job_id"]
-        late = self._slots.is_late(event) or not event.read(self._slots.cut.get((job_id, event.by), -1))
+        late = self._slots.is_late(event) or not event.has_read(self._slots.cut.get((job_id, event.by), -1))
         for offer in event["slots"]:
             allocation_id = offer["allocation_id"]
             self._answer("slot", job_id, allocation_id)

@@ -25,7 +25,7 @@ class RestoreHistory:
     begun: int = NEVER
     """Where the first task of the generation was submitted."""
     savepoint: str | None = None
-    waits: bool = False
+    is_waiting: bool = False
     """Whether a checkpoint is looked for, or will be when all tasks have ended."""
     restored: dict[str, Any] | None = None
     """What CheckpointRestored said last, when somebody waited for it."""
@@ -51,12 +51,12 @@ class Restores:
             case "job_master.StartJob":
                 history = self._of(event["job_id"])
                 history.savepoint = event.body.get("savepoint_path")
-                history.waits = history.savepoint is not None
+                history.is_waiting = history.savepoint is not None
             case "job_master.ResumeJob":
                 # Whether it was lost is found out once more.
                 self._of(event["job_id"]).lost = NEVER
             case "client.JobStatusChanged" if event["status"] == "RESTARTING":
-                self._of(event["job_id"]).waits = True
+                self._of(event["job_id"]).is_waiting = True
             case "task_executor.SubmitTask":
                 yield from self._submitted(event)
             case "job_master.UpdateTaskExecutionState":
@@ -90,15 +90,15 @@ class Restores:
                 if history.restored_at < history.begun != NEVER:
                     yield f"{format_attempt(attempt)} begins generation {generation}, but no checkpoint was restored"
             history.generation, history.begun, history.lost = generation, event.offset, NEVER
-        elif attempt.live and event.read(history.lost):
+        elif attempt.is_live and event.has_read(history.lost):
             yield f"{format_attempt(attempt)} is of generation {generation}, whose progress was lost at {history.lost}"
         yield from self._right_one(event, history, restore)
-        if attempt.live and restore is not None and restore["generation"] >= 0:
+        if attempt.is_live and restore is not None and restore["generation"] >= 0:
             history.restoring[attempt.attempt_id] = restore["checkpoint_id"]
 
     def _all_over(self, event: Event, generation: int) -> Iterator[str]:
-        for each in self._attempts.of_job(event["job_id"]):
-            if each.live and each.generation < generation:
+        for each in self._attempts.attempts_of_job(event["job_id"]):
+            if each.is_live and each.generation < generation:
                 yield (
                     f"{format_attempt(each)} of generation {each.generation} has not ended, but generation "
                     f"{generation} begins"
@@ -135,7 +135,7 @@ class Restores:
         own = [
             each
             for each in job.checkpoints.values()
-            if not each.savepoint and each.completed <= known and each.generation == history.generation
+            if not each.is_savepoint and each.completed <= known and each.generation == history.generation
         ]
         if own:
             return max(own, key=lambda each: each.checkpoint_id)
@@ -157,9 +157,9 @@ class Restores:
 
     def _restored(self, event: Event) -> Iterator[str]:
         job_id, said, history = event["job_id"], event["checkpoint"], self._of(event["job_id"])
-        if not history.waits or any(each.live for each in self._attempts.of_job(job_id)):
+        if not history.is_waiting or any(each.is_live for each in self._attempts.attempts_of_job(job_id)):
             return
-        history.waits, history.restored, history.restored_at = False, said, event.offset
+        history.is_waiting, history.restored, history.restored_at = False, said, event.offset
         finished = event.body.get("finished", {})
         history.finished = {(vertex, each) for vertex, indices in finished.items() for each in indices}
         if said is None:
@@ -174,7 +174,7 @@ class Restores:
         if checkpoint is None or checkpoint.uri != place(said["uri"]):
             yield f"{job_id} goes back to {said}, which is no checkpoint of its own"
             return
-        if not checkpoint.there(event.offset):
+        if not checkpoint.exists_at(event.offset):
             yield f"{job_id} goes back to checkpoint {said['checkpoint_id']}, which is not there"
         if {each[1:] for each in checkpoint.finished} != history.finished:
             yield f"{job_id} goes back to {said}, but in it had finished {sorted(checkpoint.finished)}"
@@ -190,7 +190,7 @@ class Restores:
         history = self._of(event["job_id"])
         for attempt_id, checkpoint_id in history.restoring.items():
             attempt = self._attempts.find(attempt_id)
-            if attempt is not None and attempt.live and checkpoint_id == event["checkpoint_id"]:
+            if attempt is not None and attempt.is_live and checkpoint_id == event["checkpoint_id"]:
                 yield f"checkpoint {checkpoint_id} is discarded while {format_attempt(attempt)} begins with it"
 
 

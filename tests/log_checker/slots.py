@@ -47,7 +47,7 @@ class Slots:
     def is_late(self, event: Event) -> bool:
         """Whether a TaskExecutor says this without having read of its own loss or leaving."""
         gone = max(self.lost.get(event.by, -1), self.left.get(event.by, -1))
-        return event.kind == "task_executor" and gone >= 0 and not event.read(gone)
+        return event.kind == "task_executor" and gone >= 0 and not event.has_read(gone)
 
     def over(self, job_id: str, resource_id: str, allocation_id: str) -> int:
         """The last offset at which the job lost an allocation at a TaskExecutor; -1 where it never did."""
@@ -167,7 +167,7 @@ class Slots:
 
     def _has_none(self, event: Event) -> Iterator[str]:
         known = self._known.get(event.by)
-        if known is None or not event.read(known):
+        if known is None or not event.has_read(known):
             # Nobody can be told of single slots before the registration; the report that follows it says it all.
             return
         for slot, allocation_id in self.holder.items():
@@ -200,7 +200,7 @@ class Slots:
         for allocation_id in event["allocation_ids"]:
             if event["job_id"] != self.job_of.get(allocation_id, event["job_id"]):
                 yield f"job {event['job_id']} takes allocation {allocation_id} of job {self.job_of[allocation_id]}"
-            if not event.read(self.over(event["job_id"], event.to, allocation_id)):
+            if not event.has_read(self.over(event["job_id"], event.to, allocation_id)):
                 # The slot was lost before this was in the log; the JobMaster reads so.
                 continue
             before = self.taken.get(allocation_id)

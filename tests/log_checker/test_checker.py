@@ -33,7 +33,7 @@ def a_slot_is_given_twice(talk: LogBuilder) -> None:
 
 def an_allocation_is_requested_for_two_jobs(talk: LogBuilder) -> None:
     talk.start("k")
-    talk.say(
+    talk.append(
         "job_master/k", "resource_manager", "resource_manager.RequestSlot", job_id="k", allocation_id="A"
     )
 
@@ -46,7 +46,9 @@ def an_allocation_is_taken_at_two_task_executors(talk: LogBuilder) -> None:
 def a_task_executor_speaks_of_the_slot_of_another(talk: LogBuilder) -> None:
     te = "task_executor/te-2"
     slot = slot_id("te-1", 1)
-    talk.say(te, "resource_manager", "resource_manager.SlotRequestAccepted", allocation_id="B", slot_id=slot)
+    talk.append(
+        te, "resource_manager", "resource_manager.SlotRequestAccepted", allocation_id="B", slot_id=slot
+    )
 
 
 def a_slot_is_leaked(talk: LogBuilder) -> None:
@@ -110,7 +112,7 @@ def a_task_is_reported_that_was_never_submitted(talk: LogBuilder) -> None:
 def a_deployment_is_never_whole(talk: LogBuilder) -> None:
     asked = talk.submit("b0", "A", "te-1", vertex_id="w", size=2)
     te = "task_executor/te-1"
-    talk.say(te, "job_master/j", "job_master.TaskAcknowledged", cause=asked, execution_attempt_id="b0")
+    talk.append(te, "job_master/j", "job_master.TaskAcknowledged", cause=asked, execution_attempt_id="b0")
 
 
 def a_job_ends_with_a_task_that_runs(talk: LogBuilder) -> None:
@@ -132,15 +134,15 @@ def a_task_executor_parts_while_a_task_runs(talk: LogBuilder) -> None:
 def a_registration_is_not_answered(talk: LogBuilder) -> None:
     talk.lead("task_executor/te-3")
     te = "task_executor/te-3"
-    talk.say(te, "resource_manager", "resource_manager.RegisterTaskExecutor", resource_id="te-3")
+    talk.append(te, "resource_manager", "resource_manager.RegisterTaskExecutor", resource_id="te-3")
 
 
 def a_job_master_is_not_registered(talk: LogBuilder) -> None:
-    talk.say("job_master/k", "resource_manager", "resource_manager.RegisterJobManager", job_id="k")
+    talk.append("job_master/k", "resource_manager", "resource_manager.RegisterJobManager", job_id="k")
 
 
 def a_slot_request_is_forgotten(talk: LogBuilder) -> None:
-    talk.say(
+    talk.append(
         "job_master/j", "resource_manager", "resource_manager.RequestSlot", job_id="j", allocation_id="B"
     )
     talk.now += 301 * SECOND
@@ -148,7 +150,7 @@ def a_slot_request_is_forgotten(talk: LogBuilder) -> None:
 
 
 def a_task_executor_does_not_answer_a_slot_request(talk: LogBuilder) -> None:
-    talk.say(
+    talk.append(
         "resource_manager",
         "task_executor/te-2",
         "task_executor.RequestSlot",
@@ -162,7 +164,7 @@ def an_offer_is_not_answered(talk: LogBuilder) -> None:
     talk.request("B", "te-2")
     offer = {"allocation_id": "B", "slot_number": 0}
     te = "task_executor/te-2"
-    talk.say(te, "job_master/j", "job_master.OfferSlots", job_id="j", resource_id="te-2", slots=[offer])
+    talk.append(te, "job_master/j", "job_master.OfferSlots", job_id="j", resource_id="te-2", slots=[offer])
 
 
 def a_task_is_not_acknowledged(talk: LogBuilder) -> None:
@@ -171,24 +173,24 @@ def a_task_is_not_acknowledged(talk: LogBuilder) -> None:
 
 def a_task_is_not_cancelled(talk: LogBuilder) -> None:
     te = "task_executor/te-1"
-    talk.say("job_master/j", te, "task_executor.CancelTask", job_id="j", execution_attempt_id="a0")
+    talk.append("job_master/j", te, "task_executor.CancelTask", job_id="j", execution_attempt_id="a0")
 
 
 def a_submission_is_not_answered(talk: LogBuilder) -> None:
-    talk.say("client/you", "dispatcher", "dispatcher.SubmitJob", job_id="k")
+    talk.append("client/you", "dispatcher", "dispatcher.SubmitJob", job_id="k")
 
 
 def a_request_to_cancel_is_not_answered(talk: LogBuilder) -> None:
-    talk.say("client/you", "dispatcher", "dispatcher.CancelJob", job_id="j")
+    talk.append("client/you", "dispatcher", "dispatcher.CancelJob", job_id="j")
 
 
 def a_job_is_not_cancelled(talk: LogBuilder) -> None:
-    talk.say("dispatcher", "job_master/j", "job_master.CancelJob", job_id="j")
+    talk.append("dispatcher", "job_master/j", "job_master.CancelJob", job_id="j")
 
 
 def a_connection_is_not_answered(talk: LogBuilder) -> None:
     te = "task_executor/te-2"
-    talk.say(te, "job_master/j", "job_master.RegisterTaskManager", job_id="j", resource_id="te-2")
+    talk.append(te, "job_master/j", "job_master.RegisterTaskManager", job_id="j", resource_id="te-2")
 
 
 def a_status_follows_that_can_not(talk: LogBuilder) -> None:
@@ -202,13 +204,13 @@ def a_status_follows_an_end(talk: LogBuilder) -> None:
 
 
 def a_job_ends_otherwise_than_was_said(talk: LogBuilder) -> None:
-    talk.say(
+    talk.append(
         "job_master/j", "dispatcher", "dispatcher.JobReachedTerminalState", job_id="j", status="CANCELED"
     )
 
 
 def a_client_is_told_another_end(talk: LogBuilder) -> None:
-    talk.say("dispatcher", "client/me", "client.JobFinished", job_id="j", status="FAILED")
+    talk.append("dispatcher", "client/me", "client.JobFinished", job_id="j", status="FAILED")
 
 
 def the_dispatcher_is_not_told(talk: LogBuilder) -> None:
@@ -219,67 +221,67 @@ def the_dispatcher_is_not_told(talk: LogBuilder) -> None:
 def the_client_is_not_told(talk: LogBuilder) -> None:
     talk.report("a0", "FINISHED", "te-1")
     talk.status("FINISHED")
-    talk.say(
+    talk.append(
         "job_master/j", "dispatcher", "dispatcher.JobReachedTerminalState", job_id="j", status="FINISHED"
     )
 
 
 def a_job_is_started_twice(talk: LogBuilder) -> None:
     graph = {"name": "Job", "vertices": [vertex("v")]}
-    talk.say("dispatcher", "job_master/j", "job_master.StartJob", job_id="j", job_graph=graph)
+    talk.append("dispatcher", "job_master/j", "job_master.StartJob", job_id="j", job_graph=graph)
 
 
 def a_cause_is_not_there_yet(talk: LogBuilder) -> None:
-    talk.say("job_master/j", "client", "client.Anything", cause=len(talk.events) + 1)
+    talk.append("job_master/j", "client", "client.Anything", cause=len(talk.events) + 1)
 
 
 def a_cause_had_not_been_read(talk: LogBuilder) -> None:
-    last = talk.say("dispatcher", "job_master/j", "job_master.Anything")
-    talk.say("job_master/j", "client", "client.Anything", cause=last, at=last - 1)
+    last = talk.append("dispatcher", "job_master/j", "job_master.Anything")
+    talk.append("job_master/j", "client", "client.Anything", cause=last, at=last - 1)
 
 
 def a_cause_is_none_of_its_business(talk: LogBuilder) -> None:
-    last = talk.say("dispatcher", "client/me", "client.Anything")
-    talk.say("job_master/j", "client", "client.Anything", cause=last)
+    last = talk.append("dispatcher", "client/me", "client.Anything")
+    talk.append("job_master/j", "client", "client.Anything", cause=last)
 
 
 def a_cause_was_fenced(talk: LogBuilder) -> None:
     talk.lead("dispatcher")
-    last = talk.say("dispatcher", "job_master/j", "job_master.Anything", speaks_as=1)
-    talk.say("job_master/j", "client", "client.Anything", cause=last)
+    last = talk.append("dispatcher", "job_master/j", "job_master.Anything", speaks_as=1)
+    talk.append("job_master/j", "client", "client.Anything", cause=last)
 
 
 def a_decision_was_made_before_its_time(talk: LogBuilder) -> None:
-    talk.say("job_master/j", "client", "client.Anything", at=len(talk.events))
+    talk.append("job_master/j", "client", "client.Anything", at=len(talk.events))
 
 
 def a_leader_has_not_read_that_it_leads(talk: LogBuilder) -> None:
     claim = talk.lead("dispatcher")
-    talk.say("dispatcher", "client/me", "client.Anything", at=claim - 1)
+    talk.append("dispatcher", "client/me", "client.Anything", at=claim - 1)
 
 
 def a_job_is_led_by_one_who_has_not_read_so(talk: LogBuilder) -> None:
     claim = talk.lead("job_master/j")
-    talk.say("job_master/j", "client", "client.Anything", at=claim - 1)
+    talk.append("job_master/j", "client", "client.Anything", at=claim - 1)
 
 
 def somebody_leads_whom_the_log_does_not_name(talk: LogBuilder) -> None:
-    talk.say("dispatcher", "client/me", "client.Anything", speaks_as=99)
+    talk.append("dispatcher", "client/me", "client.Anything", speaks_as=99)
 
 
 def a_job_speaks_before_it_has_begun(talk: LogBuilder) -> None:
-    talk.say("job_master/k", "client", "client.Anything")
+    talk.append("job_master/k", "client", "client.Anything")
 
 
 def a_farewell_has_other_words(talk: LogBuilder) -> None:
     te = "task_executor/te-1"
     body = {"job_id": "j", "resource_id": "te-1", "reason": "bye"}
-    talk.say(te, "job_master/j", "job_master.DisconnectTaskManager", **body)
+    talk.append(te, "job_master/j", "job_master.DisconnectTaskManager", **body)
 
 
 def a_job_master_stops_with_other_words(talk: LogBuilder) -> None:
     body = {"job_id": "j", "reason": "Stopping JobMaster for job Other(j)."}
-    talk.say("job_master/j", "task_executor/te-2", "task_executor.DisconnectJobManager", **body)
+    talk.append("job_master/j", "task_executor/te-2", "task_executor.DisconnectJobManager", **body)
 
 
 def a_job_master_parts_before_it_frees(talk: LogBuilder) -> None:
@@ -315,7 +317,7 @@ def a_job_has_forgotten_what_it_counted(talk: LogBuilder) -> None:
 
 
 def a_client_is_told_other_counts(talk: LogBuilder) -> None:
-    talk.say(
+    talk.append(
         "dispatcher", "client/me", "client.JobFinished", job_id="j", status="FINISHED", accumulators={"n": 1}
     )
 
@@ -415,13 +417,13 @@ def test_a_job_is_led_with_the_dispatcher_until_it_is_claimed() -> None:
     talk = running()
     talk.lead("dispatcher")
     status = {"job_id": "j", "status": "FAILED"}
-    talk.say("job_master/j", "client", "client.JobStatusChanged", speaks_as=1, **status)
+    talk.append("job_master/j", "client", "client.JobStatusChanged", speaks_as=1, **status)
     assert said(talk) == []
     talk.lead("job_master/j")
-    talk.say("job_master/j", "client", "client.JobStatusChanged", speaks_as=2, **status)
+    talk.append("job_master/j", "client", "client.JobStatusChanged", speaks_as=2, **status)
     talk.lead("dispatcher")
     assert said(talk) == []
-    talk.say("job_master/j", "client", "client.Anything")
+    talk.append("job_master/j", "client", "client.Anything")
     assert said(talk) == []
 
 
@@ -429,9 +431,9 @@ def test_what_a_deposed_leader_says_is_not_held_against_it() -> None:
     talk = running()
     talk.lead("resource_manager")
     status = {"role": "dispatcher", "epoch": 9}
-    talk.say("resource_manager", "*", "everyone.LeaderElected", **status)
+    talk.append("resource_manager", "*", "everyone.LeaderElected", **status)
     talk.lead("job_master/j")
-    talk.say("job_master/j", "client", "client.JobStatusChanged", speaks_as=1, job_id="j", status="FAILED")
+    talk.append("job_master/j", "client", "client.JobStatusChanged", speaks_as=1, job_id="j", status="FAILED")
     assert said(talk) == []
 
 
@@ -477,7 +479,7 @@ def test_what_a_task_executor_says_before_it_reads_of_its_loss_counts_for_nothin
     talk.lose("te-1")
     slot = slot_id("te-1", 0)
     te = "task_executor/te-1"
-    talk.say(
+    talk.append(
         te,
         "resource_manager",
         "resource_manager.SlotRequestAccepted",
@@ -536,13 +538,13 @@ def test_what_a_job_has_counted_is_what_the_last_attempts_say() -> None:
 
 def test_a_suspended_job_goes_on_where_it_was() -> None:
     talk = running()
-    talk.say("dispatcher", "job_master/j", "job_master.SuspendJob", job_id="j", reason="later")
+    talk.append("dispatcher", "job_master/j", "job_master.SuspendJob", job_id="j", reason="later")
     talk.report("a0", "CANCELED", "te-1")
     talk.free("A", "te-1")
     talk.part("te-1", freed=["A"])
     talk.end("SUSPENDED")
     assert said(talk) == []
-    talk.say("dispatcher", "job_master/j", "job_master.ResumeJob", job_id="j")
+    talk.append("dispatcher", "job_master/j", "job_master.ResumeJob", job_id="j")
     talk.status("CREATED")
     talk.slot("B", "te-2")
     talk.task("a1", "B", "te-2", number=1)

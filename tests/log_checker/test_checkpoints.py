@@ -40,7 +40,7 @@ def test_one_that_is_declined_is_aborted_and_the_next_has_another_id() -> None:
     talk.trigger(3)
     talk.acknowledge(3, "a0")
     talk.abort(3)
-    talk.tell("AbortCheckpoint", 3, ["a0", "b0"])
+    talk.command_checkpoint("AbortCheckpoint", 3, ["a0", "b0"])
     talk.acknowledge(3, "b0")
     talk.discard(3)
     talk.checkpoint(4)
@@ -224,18 +224,18 @@ def one_is_written_where_another_was(talk: CheckpointLogBuilder) -> None:
 
 def a_pending_one_is_confirmed(talk: CheckpointLogBuilder) -> None:
     talk.trigger(3)
-    talk.tell("ConfirmCheckpoint", 3, ["a0"])
+    talk.command_checkpoint("ConfirmCheckpoint", 3, ["a0"])
     talk.abort(3)
 
 
 def a_complete_one_is_called_off(talk: CheckpointLogBuilder) -> None:
-    talk.tell("AbortCheckpoint", 2, ["a0"])
+    talk.command_checkpoint("AbortCheckpoint", 2, ["a0"])
 
 
 def an_aborted_one_is_triggered(talk: CheckpointLogBuilder) -> None:
     talk.trigger(3)
     talk.abort(3)
-    talk.tell("TriggerCheckpoint", 3, ["a0"])
+    talk.command_checkpoint("TriggerCheckpoint", 3, ["a0"])
 
 
 def the_newest_is_discarded(talk: CheckpointLogBuilder) -> None:
@@ -344,7 +344,7 @@ def one_is_complete_elsewhere(talk: CheckpointLogBuilder) -> None:
     talk.trigger(3)
     talk.acknowledge(3, "a0", "b0")
     checkpoint = {**completed_checkpoint(3), "uri": uri(4)}
-    talk.say(JM, JM, "job_master.CheckpointCompleted", job_id="j", checkpoint=checkpoint)
+    talk.append(JM, JM, "job_master.CheckpointCompleted", job_id="j", checkpoint=checkpoint)
 
 
 def one_is_complete_that_never_began(talk: CheckpointLogBuilder) -> None:
@@ -360,7 +360,7 @@ def a_job_that_is_stopped_is_cancelled(talk: CheckpointLogBuilder) -> None:
     talk.report("b0", "CANCELED", "te-1")
     talk.status("CANCELED")
     end = {"job_id": "j", "status": "CANCELED", "reason": None, "accumulators": {}}
-    talk.say(JM, "dispatcher", "dispatcher.JobReachedTerminalState", **end)
+    talk.append(JM, "dispatcher", "dispatcher.JobReachedTerminalState", **end)
 
 
 BAD: dict[Callable[[CheckpointLogBuilder], None], str] = {

@@ -182,9 +182,9 @@ class MemoryAttempt:
         if beginning.storage is not None:
             parallelism = self.assembly.vertex.parallelism
             for each in restored_state(beginning.storage, beginning.pieces, self._index, parallelism):
-                self.task.kept.restore(*each)
-        if beginning.continued is not None and self.task.kept.writer is not None:
-            self.task.kept.writer.continue_from(beginning.continued, self._restored)
+                self.task.state.restore(*each)
+        if beginning.continued is not None and self.task.state.writer is not None:
+            self.task.state.writer.continue_from(beginning.continued, self._restored)
         if beginning.changelog_from is not None:
             kafka = self._cluster.kafka
             if beginning.changelog_from < kafka.starts.get((changelog, self._index), 0):
@@ -192,7 +192,7 @@ class MemoryAttempt:
             log = kafka.log(changelog, self._index)
             for offset in range(beginning.changelog_from, len(log)):
                 place = f"{changelog} [{self._index}] at offset {offset}"
-                self.task.kept.replay(log[offset].key or b"", log[offset].value, lambda place=place: place)  # type: ignore[misc]
+                self.task.state.replay(log[offset].key or b"", log[offset].value, lambda place=place: place)  # type: ignore[misc]
 
     @property
     def accumulators(self) -> Mapping[str, float]:
@@ -201,7 +201,7 @@ class MemoryAttempt:
 
     def trigger(self, checkpoint: CheckpointTrigger) -> None:
         """The subtask is told to begin."""
-        self.task.cuts.trigger(checkpoint)
+        self.task.checkpoints.trigger(checkpoint)
 
     def confirm(self, checkpoint_id: int) -> None:
         """The checkpoint is complete: what the changelog holds below it is nobody's, and goes now or later."""
@@ -220,14 +220,14 @@ class MemoryAttempt:
         tell, task = self._tell, self.task
         if tell is None:
             return
-        cuts = task.cuts
-        cut = cuts._cut
+        cuts = task.checkpoints
+        cut = cuts._take_snapshot
 
         def watched(pending: PendingCheckpoint) -> None:
             cut(pending)
             tell.cut(pending.number, self._transaction.sent + task.output.queued)
 
-        cuts._cut = watched  # type: ignore[method-assign]
+        cuts._take_snapshot = watched  # type: ignore[method-assign]
 
     def _watch_transactions(self) -> None:
         """The law of message_queue.py: nothing that may call a user function is called while a transaction is open."""
@@ -241,7 +241,7 @@ class MemoryAttempt:
 
     def _write_here(self) -> None:
         """Has state written in this thread instead of another, and as if by a child that takes its time."""
-        writer = self.task.kept.writer
+        writer = self.task.state.writer
         if writer is None:
             return
 
@@ -256,16 +256,16 @@ class MemoryAttempt:
     def _write_parts(self, rng: random.Random | None) -> None:
         """Brings parts to storage, sooner or later, or all of them at once."""
         assert self._tell is not None
-        self._parts += self.task.cuts.take_parts()
+        self._parts += self.task.checkpoints.take_snapshots()
         if self._writing and rng is not None and rng.random() < 0.2:
             self._writing.pop(0).release()
-        for declined in self.task.cuts.take_declined():
+        for declined in self.task.checkpoints.take_declined_checkpoints():
             self._tell.declined(declined.checkpoint_id, declined.reason)
         while self._parts and (rng is None or rng.random() < 0.4):
             part = self._parts.pop(0)
             while self._writing:
                 self._writing.pop(0).release()
-            if not part.pending.aligned:
+            if not part.pending.is_aligned:
                 self._changelog_offsets[part.checkpoint_id] = part.changelog_offset
             try:
                 finished = part.finish()
@@ -296,7 +296,7 @@ class MemoryAttempt:
         if source is not None:
             parameters = json.loads(source.parameters)
             record_type = output_type(source)
-            self._reader = create_reader(ValueFormat.of(parameters["format"]), record_type)
+            self._reader = create_reader(ValueFormat.from_parameters(parameters["format"]), record_type)
             self._skips = parameters.get("on_bad_record") == "skip"
             types = [record_type]
         else:
@@ -344,7 +344,7 @@ class MemoryAttempt:
         return self.task.poll(_MANY if rng is None else rng.randint(1, 5)).batch is not None
 
     def _commit(self, rng: random.Random | None) -> bool:
-        if self.task.output.dirty:
+        if self.task.output.is_dirty:
             return self.task.commit(tell_all=rng is None or rng.random() < 0.3)
         if self.task.output.is_behind:
             return self.task.output.tell_time() or self.task.commit(tell_all=True)
@@ -382,7 +382,7 @@ class MemoryAttempt:
                 data = without_records(data)
             else:
                 made = self._line.process(batch)
-                with self._line.typed():
+                with self._line.with_declared_types():
                     data = self._writes.encode(header, made)
         self.task.take_buffer(*place, offset, data)
 

@@ -269,7 +269,7 @@ class MemoryCluster:
             if attempt.finished:
                 self.checkpoints.finished(place)
             else:
-                over = set(attempt.task.cuts.pending) - self.checkpoints.under_way
+                over = set(attempt.task.checkpoints.pending) - self.checkpoints.under_way
                 assert not over, f"{place} waits for barriers of checkpoints {over}, which are over"
         return moved
 

@@ -100,7 +100,7 @@ def test_what_people_ask_about_a_job_is_the_same_before_and_after_it_is_let_go()
     cluster.settle()
     fold, views = HistoryProjection(), []
     for record in cluster.log:
-        fold.tell(record)
+        fold.apply(record)
         views += [each for each in jobs(fold) if each.status is JobStatus.FINISHED]
     state = fold.replica.states["job_master/j1"]
     assert (state.graph, len(state.executions), len(state.current)) == (None, 0, 0)

@@ -25,7 +25,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How often positions are committed when all that came in were watermarks, which are harmless to re-read."""
 
     @classmethod
-    def of(cls, configuration: Mapping[str, str]) -> TaskSettings:
+    def from_configuration(cls, configuration: Mapping[str, str]) -> TaskSettings:
         """Reads a job's configuration. Raises ValueError naming the key and what it may be."""
         interval = job_options.CHECKPOINT_INTERVAL
         return cls(

@@ -44,7 +44,7 @@ class ValueFormat(msgspec.Struct, frozen=True):
     registry: str | None = None
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> ValueFormat:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> ValueFormat:
         """Reads a parameter. Raises msgspec.ValidationError."""
         return msgspec.convert(parameters, cls)
 

@@ -19,14 +19,14 @@ class TextReader:
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
         if len(values) == 1:  # as in real-time mode: a call of Arrow's costs more than a record
             return Batch(timestamps.to_pylist(), [values[0].as_py().decode()])
-        return Batch.of_columns(timestamps, [values.cast(pa.string())], STR)
+        return Batch.from_columns(timestamps, [values.cast(pa.string())], STR)
 
 
 class RawReader:
     """Bytes as they are."""
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
-        return Batch.of_columns(timestamps, [values], BYTES)
+        return Batch.from_columns(timestamps, [values], BYTES)
 
 
 class TextWriter:
@@ -36,7 +36,7 @@ class TextWriter:
         self._type = record_type
 
     def write(self, batch: Batch) -> list[bytes]:
-        if batch.columnar and self._type == STR:
+        if batch.is_columnar and self._type == STR:
             (column,) = batch.columns(STR)
             values: list[bytes] = column.cast(pa.binary()).to_pylist()
             return values

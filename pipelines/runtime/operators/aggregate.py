@@ -34,22 +34,22 @@ class AggregateOperator(RunningAggregate):
         parameters = setup.parameters
         function, field = parameters["function"], parameters.get("field")
         self._reduce = field_reduce(function, self._record_type, field)
-        self._columns = ColumnAggregation.of(self._record_type, self._keys.column, function, field)
+        self._columns = ColumnAggregation.create(self._record_type, self._keys.column, function, field)
         self._get, self._put = field_access(self._record_type, field)
         names = [name for name, _ in self._record_type.columns()]
         self._field = names.index(field) if field in names else 0
         self._sums = function == "sum"
 
     def _gather(self, batch: Batch) -> None:
-        groups = self._columns.fold(batch) if self._columns is not None and batch.columnar else None
+        groups = self._columns.fold(batch) if self._columns is not None and batch.is_columnar else None
         if groups is None:
             super()._gather(batch)
             return
-        keys = self._keys.of_columns(groups.columns)
+        keys = self._keys.select_columns(groups.columns)
         self._fold(keys, groups.timestamps.to_pylist(), self._record_type.from_columns(groups.columns))
 
     def _run(self, batch: Batch) -> None:
-        if not (self._sums and self._columns is not None and batch.columnar and len(batch) >= _FEW):
+        if not (self._sums and self._columns is not None and batch.is_columnar and len(batch) >= _FEW):
             super()._run(batch)
             return
         columns = batch.columns(self._record_type)
@@ -73,7 +73,7 @@ class AggregateOperator(RunningAggregate):
         totals = summed[ends - 1] - before
 
         known = self._table.space()
-        keys = self._keys.of_columns(
+        keys = self._keys.select_columns(
             [encoded.dictionary if i == self._keys.column else c for i, c in enumerate(columns)]
         )
         held = [known.get(key, _MISSING) for key in keys]
@@ -99,4 +99,4 @@ class AggregateOperator(RunningAggregate):
         places = encoded.indices
         given = [column.take(places) for column in self._record_type.to_columns(records)]
         given[self._field] = pa.array(running)
-        self.output.emit(Batch.of_columns(batch.timestamp_column(), given, self._record_type))
+        self.output.emit(Batch.from_columns(batch.timestamp_column(), given, self._record_type))

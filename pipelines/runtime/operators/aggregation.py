@@ -28,7 +28,7 @@ class Aggregation:
         self.merge = reduce
         """(what came first, what came later) -> both."""
 
-    mergeable = True
+    is_mergeable = True
     """Whether what was made of some records can be shared, and merged into several others."""
 
     def first(self, value: Any) -> Any:
@@ -43,7 +43,7 @@ class Aggregation:
 class FunctionAggregation(Aggregation):
     """Records gathered in accumulators of another type; these may be changed in place, so none is shared."""
 
-    mergeable = False
+    is_mergeable = False
 
     def __init__(self, function: AggregateFunction[Any, Any, Any]) -> None:
         super().__init__(lambda accumulator, value: function.add(value, accumulator))

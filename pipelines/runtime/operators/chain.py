@@ -82,7 +82,7 @@ class ChainOutput:
             batches = [batch] * len(operators)
         else:
             # Channels keep the records until the commit, and change none. All copies come before any change.
-            batches = [batch.copied(copy) if i or channels else batch for i in range(len(operators))]
+            batches = [batch.copy(copy) if i or channels else batch for i in range(len(operators))]
         for channel in channels:
             channel.write(batch)
         for operator, own in zip(operators, batches, strict=True):
@@ -260,7 +260,7 @@ class StatelessPipeline:
         for operator in reversed(self._operators):
             operator.open()
 
-    def typed(self) -> AbstractContextManager[None]:
+    def with_declared_types(self) -> AbstractContextManager[None]:
         """Around what lays out the records that come out."""
         return nullcontext() if self._last is None else typed_by(self._last)
 

@@ -48,7 +48,7 @@ class ColumnAggregation:
         self._field = field
 
     @classmethod
-    def of(
+    def create(
         cls, record_type: RecordType, key_column: int | None, function: str, field: str | None
     ) -> ColumnAggregation | None:
         """None where records of this type are to be folded one by one."""

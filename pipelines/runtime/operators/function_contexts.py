@@ -79,7 +79,7 @@ class KeyedTimerService(ReadOnlyTimerService):
         self.processing_time: TimerTable = backend.timer_table("~processing-time")
 
     def current_watermark(self) -> int:
-        return self._backend.watermark_of(self._backend.current_key)
+        return self._backend.watermark_for(self._backend.current_key)
 
     def register_event_time_timer(self, timestamp: int) -> None:
         if self._held_by is not None:

@@ -30,7 +30,7 @@ class KafkaSinkOperator(Operator):
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._topic: str = setup.parameters["topic"]
-        self._format = ValueFormat.of(setup.parameters["format"])
+        self._format = ValueFormat.from_parameters(setup.parameters["format"])
         (self._key,) = load(setup.config) or (None,)
         self._writer: ValueWriter | None = None
 

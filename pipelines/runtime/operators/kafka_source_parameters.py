@@ -63,12 +63,12 @@ class KafkaSourceParameters(msgspec.Struct, frozen=True):
     """Likewise, graphs of earlier releases do not have it."""
 
     @classmethod
-    def of(cls, config: OperatorConfig) -> KafkaSourceParameters:
+    def from_config(cls, config: OperatorConfig) -> KafkaSourceParameters:
         """Reads the operator's parameters. Raises msgspec.ValidationError."""
         read = msgspec.convert(json.loads(config.parameters), cls)
         return msgspec.structs.replace(read, topics=tuple(sorted(set(read.topics))))
 
-    def partitions_of(
+    def assigned_partitions(
         self, counts: Mapping[str, int], subtask: int, parallelism: int
     ) -> list[tuple[int, int]]:
         """What a subtask reads, as (index of the topic, partition), where the topics have so many partitions.

@@ -26,7 +26,7 @@ class KeyedOperator(Operator):
         context = setup.context
         own = key_groups_of_subtask(context.subtask_index, context.max_parallelism, context.parallelism)
         self.backend = KeyedStateBackend(
-            setup.type_of("key_type"), context.max_parallelism, own, setup.config.name
+            setup.record_type_parameter("key_type"), context.max_parallelism, own, setup.config.name
         )
 
     def take_changes(self) -> Iterable[bytes]:
@@ -57,12 +57,12 @@ class KeySelector:
         if self.column is not None:
             self._select = getter(record_type, names[self.column]) or selector
 
-    def of(self, records: OrderedCalls) -> Sequence[Any]:
+    def select(self, records: OrderedCalls) -> Sequence[Any]:
         """The key of each record, which the records know from then on. Raises what the selector raises."""
         records.keys = keys = list(map(self._select, records))
         return keys
 
-    def of_columns(self, columns: Sequence[Any]) -> list[Any]:
+    def select_columns(self, columns: Sequence[Any]) -> list[Any]:
         """Of records that are laid out in these columns, where the key is one of them."""
         assert self.column is not None
         _, of = self._record_type.columns()[self.column]

@@ -67,7 +67,7 @@ class TimedProcessOperator(KeyedOperator):
         context, gathering, backend = self._context, self._gathering, self.backend
         records = OrderedCalls(batch)
         with user_code(self._config, records):
-            keys = self._keys[input_index].of(records)
+            keys = self._keys[input_index].select(records)
             for key, timestamp, value in zip(keys, batch.timestamps, records, strict=True):
                 backend.current_key = context.current_key = key
                 context.timestamp = timestamp
@@ -104,7 +104,7 @@ class TimedProcessOperator(KeyedOperator):
             context.time_domain = domain
             with user_code(self._config, place=self._timer_place):
                 gathering.add(timestamp, self._function.on_timer(timestamp, context))
-            if gathering.much:
+            if gathering.has_many:
                 gathering.send(self.output)
             fired += 1
             if time == MAX_WATERMARK and fired > bound:

@@ -33,7 +33,7 @@ class MapBatchesOperator(Operator):
         self._setup = setup
         (self._function,) = load(setup.config)
         (self._input_type,) = setup.input_types
-        self._output_type = setup.type_of("output_type")
+        self._output_type = setup.record_type_parameter("output_type")
         for record_type, what in ((self._input_type, "in front of it"), (self._output_type, "itself")):
             if isinstance(record_type, Pickled):
                 raise TaskError(
@@ -58,7 +58,7 @@ class MapBatchesOperator(Operator):
             ]
         if parts:
             with came_from():
-                self.output.emit(Batch.of_columns(timestamps, columns, self._output_type))
+                self.output.emit(Batch.from_columns(timestamps, columns, self._output_type))
 
     def close(self) -> None:
         with user_code(self._setup.config):

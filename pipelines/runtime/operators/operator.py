@@ -81,7 +81,7 @@ class OperatorSetup(msgspec.Struct, frozen=True):
         read: Mapping[str, Any] = json.loads(self.config.parameters or "{}")
         return read
 
-    def type_of(self, parameter: str) -> RecordType:
+    def record_type_parameter(self, parameter: str) -> RecordType:
         """A record type among the parameters; pickled where they do not say."""
         form = self.parameters.get(parameter)
         return PICKLED if form is None else RecordType.from_json(form)

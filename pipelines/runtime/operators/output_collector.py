@@ -42,7 +42,7 @@ class OutputCollector:
         side[1].append(value)
 
     @property
-    def much(self) -> bool:
+    def has_many(self) -> bool:
         """Whether to send on now."""
         return len(self._values) >= MAX_COLLECTED_RECORDS
 

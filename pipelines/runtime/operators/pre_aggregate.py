@@ -24,14 +24,14 @@ class PreAggregateOperator(Operator):
         self._keys = KeySelector(selector, self._record_type, parameters.get("key_field"))
         function, field = parameters["function"], parameters.get("field")
         self._reduce = field_reduce(function, self._record_type, field)
-        self._columns = ColumnAggregation.of(self._record_type, self._keys.column, function, field)
+        self._columns = ColumnAggregation.create(self._record_type, self._keys.column, function, field)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        groups = self._columns.fold(batch) if self._columns is not None and batch.columnar else None
+        groups = self._columns.fold(batch) if self._columns is not None and batch.is_columnar else None
         if groups is None:
             given = self._by_rows(batch)
         else:
-            given = Batch.of_columns(groups.timestamps, groups.columns, self._record_type)
+            given = Batch.from_columns(groups.timestamps, groups.columns, self._record_type)
         with came_from():
             self.output.emit(given)
 
@@ -41,7 +41,7 @@ class PreAggregateOperator(Operator):
         latest: dict[object, int] = {}
         records = OrderedCalls(batch)
         with user_code(self._config, records):
-            keys = self._keys.of(records)
+            keys = self._keys.select(records)
             for key, timestamp, value in zip(keys, batch.timestamps, records, strict=True):
                 if key in folded:
                     folded[key] = reduce(folded[key], value)

@@ -55,7 +55,7 @@ class RunningAggregate(KeyedOperator):
         given: list[Any] = []
         records = OrderedCalls(batch)
         with user_code(self._config, records):
-            keys = self._keys.of(records)
+            keys = self._keys.select(records)
             for key, value in zip(keys, records, strict=True):
                 held = reduced.get(key, _MISSING)
                 if held is not _MISSING:
@@ -68,7 +68,7 @@ class RunningAggregate(KeyedOperator):
     def _gather(self, batch: Batch) -> None:
         records = OrderedCalls(batch)
         with user_code(self._config, records):
-            self._fold(self._keys.of(records), batch.timestamps, records)
+            self._fold(self._keys.select(records), batch.timestamps, records)
 
     def _fold(self, keys: Iterable[Any], timestamps: Iterable[int], values: Iterable[Any]) -> None:
         reduced = self._table.space()

@@ -61,7 +61,7 @@ class FlatMapOperator(_WithFunction):
             counts = list(map(len, given))
             timestamps = np.repeat(batch.timestamp_column().to_numpy(), counts)
             with came_from(lambda index: int(np.searchsorted(np.cumsum(counts), index, side="right"))):
-                self.output.emit(Batch.of_rows(pa.array(timestamps), values))
+                self.output.emit(Batch.from_rows(pa.array(timestamps), values))
 
 
 class FilterOperator(_WithFunction):

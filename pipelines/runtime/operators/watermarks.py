@@ -79,7 +79,7 @@ class WatermarkAssigner(Operator):
     def end_split(self, split: Hashable) -> None:
         """Nothing more comes from this split."""
         self._splits[split].ended = True
-        self._tell_watermark()
+        self._emit_watermark()
 
     def open(self) -> None:
         now = self._setup.wall_clock()
@@ -95,14 +95,14 @@ class WatermarkAssigner(Operator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         split = self._split
         split.last_record, split.idle = self._setup.wall_clock(), False
-        self._tell_idle(False)
+        self._emit_idle(False)
         if self._assign is not None:
             batch = batch.with_timestamps(self._assigned(batch))
         self.output.emit(batch)
         reached = int(np.max(batch.timestamp_column().to_numpy())) - self._parameters.out_of_orderness_ms - 1
         if reached > split.watermark:
             split.watermark = reached
-            self._tell_watermark()
+            self._emit_watermark()
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark == MAX_WATERMARK:
@@ -121,12 +121,12 @@ class WatermarkAssigner(Operator):
             now = self._setup.wall_clock()
             for split in self._present:
                 split.idle = now - split.last_record >= idle_after
-            self._tell_watermark()
-            self._tell_idle(self._upstream_idle or self._is_silent)
+            self._emit_watermark()
+            self._emit_idle(self._upstream_idle or self._is_silent)
 
     def set_idle(self, idle: bool) -> None:
         self._upstream_idle = idle
-        self._tell_idle(idle or self._is_silent)
+        self._emit_idle(idle or self._is_silent)
 
     @property
     def _present(self) -> list[_Split]:
@@ -138,7 +138,7 @@ class WatermarkAssigner(Operator):
         """Whether the strategy knows idleness, and no split has brought a record for so long."""
         return self._parameters.idle_after_ms is not None and all(split.idle for split in self._present)
 
-    def _tell_watermark(self) -> None:
+    def _emit_watermark(self) -> None:
         present = self._present
         active = [split.watermark for split in present if not split.idle]
         reached = min(active) if active else max((split.watermark for split in present), default=NO_WATERMARK)
@@ -146,13 +146,13 @@ class WatermarkAssigner(Operator):
             self._watermark = reached
             self.output.emit_watermark(reached)
 
-    def _tell_idle(self, idle: bool) -> None:
+    def _emit_idle(self, idle: bool) -> None:
         if idle is not self._idle:
             self._idle = idle
             self.output.emit_idle(idle)
 
     def _assigned(self, batch: Batch) -> pa.Int64Array:
-        if self._column is not None and batch.columnar:
+        if self._column is not None and batch.is_columnar:
             return batch.columns(self._record_type)[self._column]
         records = OrderedCalls(batch)
         with user_code(self._setup.config, records):

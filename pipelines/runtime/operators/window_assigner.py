@@ -20,7 +20,7 @@ class FixedWindowAssigner(msgspec.Struct, frozen=True):
     offset: int
 
     @property
-    def tumbling(self) -> bool:
+    def is_tumbling(self) -> bool:
         """Each time belongs to one window."""
         return self.size == self.slide
 

@@ -33,7 +33,7 @@ class FixedWindows(WindowOperator):
             parameters = setup.parameters
             function, field = parameters["aggregation"], parameters.get("field")
             columns = (
-                ColumnAggregation.of(self._record_type, self._keys.column, function, field)
+                ColumnAggregation.create(self._record_type, self._keys.column, function, field)
                 if function in FIELD_FUNCTIONS
                 else None
             )
@@ -62,7 +62,7 @@ class FixedWindows(WindowOperator):
             records = OrderedCalls(batch)
             with user_code(self._config, records):
                 self._contents.add(batch, records, times)
-        elif self._assigner.tumbling:
+        elif self._assigner.is_tumbling:
             self._take_some_late(batch, times)
         else:
             # Of a record, some windows may have fired and others not: one by one, in order.
@@ -82,7 +82,7 @@ class FixedWindows(WindowOperator):
     def _take_each(self, batch: Batch, times: Ints) -> None:
         records = OrderedCalls(batch)
         with user_code(self._config, records):
-            keys = self._keys.of(records)
+            keys = self._keys.select(records)
             for key, time, timestamp, value in zip(
                 keys, times.tolist(), batch.timestamps, records, strict=True
             ):
@@ -90,7 +90,7 @@ class FixedWindows(WindowOperator):
 
     def _take_one(self, key: Any, time: int, timestamp: int, value: Any) -> None:
         reached = self._reached_for(key)
-        taken, copy = False, None if self._assigner.tumbling else create_copier(self._record_type)
+        taken, copy = False, None if self._assigner.is_tumbling else create_copier(self._record_type)
         for start in self._assigner.starts(time):
             window = TimeWindow(start, start + self._assigner.size)
             done_with = window.max_timestamp + self._lateness
@@ -100,11 +100,11 @@ class FixedWindows(WindowOperator):
             self._contents.add_one(start, key, value if copy is None else copy(value))
             if window.max_timestamp <= reached:
                 self._due_at = min(self._due_at, done_with)
-                self._give(key, window, self._own(self._contents.of_key(start, key)))
+                self._emit_result(key, window, self._own(self._contents.get_for_key(start, key)))
             else:
                 self._due_at = min(self._due_at, window.max_timestamp)
         if not taken:
-            self._too_late(timestamp, value, reached)
+            self._is_too_late(timestamp, value, reached)
 
     def _advance(self, before: int, reached: int) -> None:
         if reached < self._due_at:
@@ -122,7 +122,7 @@ class FixedWindows(WindowOperator):
         self._due_at = self._least_due(reached)
 
     def _fire(self, window: TimeWindow) -> None:
-        contents = self._contents.of(window.start)
+        contents = self._contents.get(window.start)
         if self._event_time and self.backend.has_keys_ahead:
             former = self.backend.former_watermark
             contents = [each for each in contents if former(each[0]) < window.max_timestamp]
@@ -131,7 +131,7 @@ class FixedWindows(WindowOperator):
             self._gathering.add(window.max_timestamp, self._own(given))
         else:
             for key, elements in contents:
-                self._give(key, window, self._own(elements))
+                self._emit_result(key, window, self._own(elements))
 
     def _least_due(self, reached: int) -> int:
         """When a window fires next, or is done with."""

@@ -70,7 +70,7 @@ class SessionWindows(WindowOperator):
     def _take(self, batch: Batch, times: Ints) -> None:
         records = OrderedCalls(batch)
         with user_code(self._config, records):
-            keys = self._keys.of(records)
+            keys = self._keys.select(records)
             for key, time, timestamp, value in zip(
                 keys, times.tolist(), batch.timestamps, records, strict=True
             ):
@@ -90,7 +90,7 @@ class SessionWindows(WindowOperator):
             start, end = min(start, met[0]), max(end, sessions[met[-1]][0])
         last, reached = end - 1, self._reached_for(key)
         if last + self._lateness <= reached:
-            self._too_late(timestamp, value, reached)
+            self._is_too_late(timestamp, value, reached)
             if not starts:
                 del self._starts[key]
             return
@@ -107,7 +107,7 @@ class SessionWindows(WindowOperator):
         if last <= reached:
             self._schedule(key, last + self._lateness)
             window = TimeWindow(start, end)
-            self._give(key, window, self._elements(key, window, folded))
+            self._emit_result(key, window, self._elements(key, window, folded))
         elif key not in self._scheduled or last < self._scheduled[key]:
             self._schedule(key, last)
 
@@ -144,7 +144,7 @@ class SessionWindows(WindowOperator):
                 with user_code(self._config, place=partial(self._session_place, key, time)):
                     self._come_to(key, time, before)
                 self._schedule_next(key, time)
-                if self._gathering.much:
+                if self._gathering.has_many:
                     self._gathering.send(self.output)
 
     def _come_to(self, key: Any, time: int, before: int) -> None:
@@ -154,7 +154,7 @@ class SessionWindows(WindowOperator):
         if time > before and place >= 0 and sessions[starts[place]][0] - 1 == time:
             end, folded = sessions[starts[place]]
             window = TimeWindow(starts[place], end)
-            self._give(key, window, self._elements(key, window, folded))
+            self._emit_result(key, window, self._elements(key, window, folded))
         done = 0  # late for long enough
         while done < len(starts) and sessions[starts[done]][0] - 1 + self._lateness <= time:
             start = starts[done]

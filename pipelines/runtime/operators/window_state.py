@@ -39,11 +39,11 @@ class WindowState(ABC):
         """Puts a record into one window."""
 
     @abstractmethod
-    def of(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
+    def get(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
         """Key and elements of a window, in the order in which the keys came."""
 
     @abstractmethod
-    def of_key(self, start: int, key: Any) -> Sequence[Any]:
+    def get_for_key(self, start: int, key: Any) -> Sequence[Any]:
         """The elements of a window's key."""
 
     @abstractmethod
@@ -78,13 +78,13 @@ class AggregatedWindowState(WindowState):
 
     def add(self, batch: Batch, records: OrderedCalls, times: Ints) -> None:
         panes = self._assigner.panes(times)
-        if not self._folding.mergeable:
+        if not self._folding.is_mergeable:
             self._add_each(records, panes)
             return
-        if self._columns is not None and batch.columnar:
+        if self._columns is not None and batch.is_columnar:
             groups = self._columns.fold(batch, panes)
             if groups is not None:
-                keys = self._keys.of_columns(groups.columns)
+                keys = self._keys.select_columns(groups.columns)
                 values = self._record_type.from_columns(groups.columns)
                 self._merge(_by_pane(groups.windows, keys, values))
                 return
@@ -98,9 +98,9 @@ class AggregatedWindowState(WindowState):
         space[key] = self._folding.first(value) if held is _MISSING else self._folding.add(held, value)
         self._table.touch((key,), start)
 
-    def of(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
+    def get(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
         space = self._table.space(start)
-        if self._folding.mergeable:
+        if self._folding.is_mergeable:
             for key, folded in space.items():
                 yield key, (folded,)
             return
@@ -109,7 +109,7 @@ class AggregatedWindowState(WindowState):
             backend.current_key = key
             yield key, (result(folded),)
 
-    def of_key(self, start: int, key: Any) -> Sequence[Any]:
+    def get_for_key(self, start: int, key: Any) -> Sequence[Any]:
         return (self._folding.result(self._table.space(start)[key]),)
 
     def drop(self, start: int) -> None:
@@ -120,7 +120,7 @@ class AggregatedWindowState(WindowState):
         partials: dict[int, dict[Any, Any]] = {}
         within = None  # most records are in the pane of the one before
         partial: dict[Any, Any] = {}
-        for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
+        for pane, key, value in zip(panes.tolist(), self._keys.select(records), records, strict=True):
             if pane != within:
                 within = pane
                 partial = partials.setdefault(pane, {})
@@ -143,7 +143,7 @@ class AggregatedWindowState(WindowState):
                 self._table.touch(partial, start)
 
     def _add_each(self, records: OrderedCalls, panes: Ints) -> None:
-        for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
+        for pane, key, value in zip(panes.tolist(), self._keys.select(records), records, strict=True):
             starts = self._assigner.starts(pane)
             for start in starts:
                 copy = self._copy if start != starts[-1] else None
@@ -171,7 +171,7 @@ class ListWindowState(WindowState):
     def add(self, batch: Batch, records: OrderedCalls, times: Ints) -> None:
         panes = self._assigner.panes(times)
         by_pane: dict[int, dict[Any, list[Any]]] = {}
-        for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
+        for pane, key, value in zip(panes.tolist(), self._keys.select(records), records, strict=True):
             by_pane.setdefault(pane, {}).setdefault(key, []).append(value)
         records.end()
         for pane, by_key in by_pane.items():
@@ -184,11 +184,11 @@ class ListWindowState(WindowState):
     def add_one(self, start: int, key: Any, value: Any) -> None:
         self._table.extend(key, (value,), start)
 
-    def of(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
+    def get(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
         for key, values in self._table.space(start).items():
             yield key, list(values)
 
-    def of_key(self, start: int, key: Any) -> Sequence[Any]:
+    def get_for_key(self, start: int, key: Any) -> Sequence[Any]:
         return list(self._table.get(key, start))
 
     def drop(self, start: int) -> None:

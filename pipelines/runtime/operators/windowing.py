@@ -51,7 +51,7 @@ class WindowOperator(KeyedOperator):
         if aggregation != "none":
             self._folding = create_aggregation(aggregation, self._aggregator, self._record_type, field)
         if aggregation == "aggregate":
-            self._folded_type = setup.type_of("accumulator_type")
+            self._folded_type = setup.record_type_parameter("accumulator_type")
         # Windows that may fire again keep what they gave.
         self._kept_copy = create_copier(self._folded_type) if self._lateness else None
         self._gathering = OutputCollector()
@@ -121,7 +121,7 @@ class WindowOperator(KeyedOperator):
 
     def _reached_for(self, key: Any) -> int:
         """How far it has come for a key, which decides whether its windows have fired."""
-        return self.backend.watermark_of(key) if self._event_time else self.backend.clock
+        return self.backend.watermark_for(key) if self._event_time else self.backend.clock
 
     @property
     def _reached_by_any(self) -> int:
@@ -139,10 +139,10 @@ class WindowOperator(KeyedOperator):
         """Of a window that fires, and of its key, where a function is called for each."""
         place = f"the window {_interval(window)}"
         folding = self._folding
-        for_each_key = self._call_function is not None or (folding is not None and not folding.mergeable)
+        for_each_key = self._call_function is not None or (folding is not None and not folding.is_mergeable)
         return f"{place}, key {format_key(self.backend.current_key)}" if for_each_key else place
 
-    def _too_late(self, timestamp: int, value: Any, reached: int) -> None:
+    def _is_too_late(self, timestamp: int, value: Any, reached: int) -> None:
         """For a record that none of its windows took. `reached`: how far the clock has come for its key."""
         if not self._event_time or timestamp + self._lateness > reached:
             return  # it has no window: they leave gaps
@@ -155,7 +155,7 @@ class WindowOperator(KeyedOperator):
         """What a window holds, to be given away."""
         return elements if self._kept_copy is None else list(map(self._kept_copy, elements))
 
-    def _give(self, key: Any, window: TimeWindow, elements: Iterable[Any]) -> None:
+    def _emit_result(self, key: Any, window: TimeWindow, elements: Iterable[Any]) -> None:
         """Emits what follows from a window of a key. `elements`: its records, or the result of their aggregation."""
         timestamp = window.max_timestamp
         gathering = self._gathering

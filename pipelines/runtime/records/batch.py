@@ -29,7 +29,7 @@ class Batch:
         self._record_type: RecordType | None = None
 
     @classmethod
-    def of_rows(cls, timestamps: pa.Int64Array, values: list[Any]) -> Batch:
+    def from_rows(cls, timestamps: pa.Int64Array, values: list[Any]) -> Batch:
         """Of rows, with the timestamps as an array; the list is kept, and must not be changed afterwards."""
         batch = cls.__new__(cls)
         batch._timestamps = batch._columns = batch._record_type = None
@@ -53,14 +53,14 @@ class Batch:
         batch._values = self._values
         return batch
 
-    def copied(self, copy: Callable[[Any], Any]) -> Batch:
+    def copy(self, copy: Callable[[Any], Any]) -> Batch:
         """The same records, as objects of their own."""
         if self._columns is not None and self._record_type is not None:
-            return Batch.of_columns(self.timestamp_column(), self._columns, self._record_type)
+            return Batch.from_columns(self.timestamp_column(), self._columns, self._record_type)
         return self.with_values(list(map(copy, self.values)))
 
     @classmethod
-    def of_columns(
+    def from_columns(
         cls, timestamps: pa.Int64Array, columns: Sequence[pa.Array], record_type: RecordType
     ) -> Batch:
         """Of the columns in which the record type lays out its records."""
@@ -88,7 +88,7 @@ class Batch:
     __hash__ = None  # type: ignore[assignment]
 
     @property
-    def columnar(self) -> bool:
+    def is_columnar(self) -> bool:
         """Whether columns are there already."""
         return self._columns is not None
 
@@ -129,7 +129,7 @@ class Batch:
         if self._columns is not None and self._record_type is not None:
             places = pa.array(indices, pa.int64())
             columns = [column.take(places) for column in self._columns]
-            taken = Batch.of_columns(self.timestamp_column().take(places), columns, self._record_type)
+            taken = Batch.from_columns(self.timestamp_column().take(places), columns, self._record_type)
             if self._values is not None:
                 rows = indices.tolist() if isinstance(indices, np.ndarray) else indices
                 taken._values = [self._values[i] for i in rows]
@@ -142,7 +142,9 @@ class Batch:
         if self._columns is not None and self._record_type is not None:
             length = stop - start
             columns = [column.slice(start, length) for column in self._columns]
-            part = Batch.of_columns(self.timestamp_column().slice(start, length), columns, self._record_type)
+            part = Batch.from_columns(
+                self.timestamp_column().slice(start, length), columns, self._record_type
+            )
             if self._values is not None:
                 part._values = self._values[start:stop]
             return part
@@ -167,5 +169,5 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
             pa.concat_arrays(parts) for parts in zip(*(b._columns or () for b in present), strict=True)
         ]
         timestamps = pa.concat_arrays([b.timestamp_column() for b in present])
-        return Batch.of_columns(timestamps, columns, first._record_type)
+        return Batch.from_columns(timestamps, columns, first._record_type)
     return Batch([t for b in present for t in b.timestamps], [v for b in present for v in b.values])

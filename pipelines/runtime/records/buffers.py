@@ -150,7 +150,7 @@ class BufferCodec:
         """The records of a buffer without its header; nothing for no records. Raises RecordTypeError."""
         if not len(batch):
             return b""
-        if len(batch) <= (MAX_SMALL_COLUMN_ROWS if batch.columnar else MAX_SMALL_ROWS):
+        if len(batch) <= (MAX_SMALL_COLUMN_ROWS if batch.is_columnar else MAX_SMALL_ROWS):
             small = self._small.encode(batch.timestamps, batch.values)
             if small is not None:
                 return _SMALL + small
@@ -170,7 +170,7 @@ class BufferCodec:
             ).columns
         except Exception as error:  # nobody knows what other bytes make of the libraries that read them
             raise BufferError(f"a buffer of {len(data)} bytes has no readable records: {error}") from error
-        return Batch.of_columns(timestamps, columns, self.record_type)
+        return Batch.from_columns(timestamps, columns, self.record_type)
 
     def _split(self, limit: int, batch: Batch) -> list[bytes]:
         payload = self.payload(batch)

@@ -33,4 +33,4 @@ class OlderRecordReader:
             (values,) = columns
         if self._convert is not None:
             values = self._convert(values)
-        return Batch.of_rows(batch.timestamp_column(), self._declared.decode(values))
+        return Batch.from_rows(batch.timestamp_column(), self._declared.decode(values))

@@ -96,7 +96,7 @@ class BufferForwardingWorker:
         header, batch = self._input_codecs[place.input_index].decode(value)
         try:
             made = self._prefix.process(batch)
-            with self._prefix.typed():
+            with self._prefix.with_declared_types():
                 return self._output_codec.encode(header, made)
         except RecordError as error:
             error.place = format_record(topic, place.partition, place.first, error.index, len(batch))

@@ -42,12 +42,12 @@ class CatchUpPolicy(msgspec.Struct, frozen=True):
     fallbacks: int = 0
 
     @classmethod
-    def beginning(cls, lag: SourceLag, now: float) -> CatchUpPolicy:
+    def initial(cls, lag: SourceLag, now: float) -> CatchUpPolicy:
         """How to begin."""
         behind = lag.records > CAUGHT_UP * lag.partitions
         return cls(QueryMode.BULK if behind else QueryMode.REAL_TIME, now)
 
-    def after(self, lag: SourceLag, now: float) -> CatchUpPolicy:
+    def next_policy(self, lag: SourceLag, now: float) -> CatchUpPolicy:
         """How to go on: itself, or with the other pace."""
         if self.pace is QueryMode.REAL_TIME:
             if lag.records <= FAR_BEHIND * lag.partitions:
@@ -55,10 +55,10 @@ class CatchUpPolicy(msgspec.Struct, frozen=True):
             return CatchUpPolicy(QueryMode.BULK, now, self.fallbacks + 1)
         if lag.records > CAUGHT_UP * lag.partitions or lag.arriving > CARRIES * lag.partitions:
             return self
-        if self.fallbacks and now - self.since < self._patience:
+        if self.fallbacks and now - self.since < self._bulk_duration_s:
             return self
         return CatchUpPolicy(QueryMode.REAL_TIME, now, self.fallbacks)
 
     @property
-    def _patience(self) -> float:
+    def _bulk_duration_s(self) -> float:
         return min(MAX_BULK_DURATION_S, MIN_BULK_DURATION_S * 2.0 ** min(self.fallbacks - 1, 10))

@@ -98,7 +98,7 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
 
     query: int
     """The number of the query: goes with everything that is handed over."""
-    lobby: str
+    rendezvous_path: str
     plan: Any
     """A Plan."""
     python_path: str | None = None
@@ -113,7 +113,7 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
         connections = SubtaskConnections(self.query)
         worker = plan.worker(connections)
         with socket.socket(socket.AF_UNIX) as lobby:
-            lobby.connect(self.lobby)
+            lobby.connect(self.rendezvous_path)
             try:
                 if self.python_path is not None:
                     import_from(Path(self.python_path))

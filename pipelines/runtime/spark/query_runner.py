@@ -115,7 +115,7 @@ class QueryRunner:
         run.stopping = threads.Thread(target=work, name=f"stop-{run.number}")
         run.stopping.start()
 
-    def when_stopped(self, run: QueryRun | None, then: Callable[[], None]) -> None:
+    def on_stopped(self, run: QueryRun | None, then: Callable[[], None]) -> None:
         """Posts `then` when a query that is being stopped has; calls it at once where there is none."""
         stopping = None if run is None else run.stopping
         if stopping is None:
@@ -136,6 +136,6 @@ class QueryRunner:
         if spark is None or bulk is None:
             raise TaskError(f"Spark did not start: {self._failure}")
         if pace is QueryMode.BULK:
-            spark = bulk.of(largest_message_bytes(self._bootstrap_servers, begin))
+            spark = bulk.session_for(largest_message_bytes(self._bootstrap_servers, begin))
         checkpoint = self._scratch / f"query-{run.number}"
         return start_query(spark, self._bootstrap_servers, begin, hand_over, pace, checkpoint)

@@ -139,9 +139,9 @@ class RecordForwardingWorker:
         if self._combine is None:
             self._send(came_to)
         else:
-            self._keep(came_to)
+            self._add_pending(came_to)
 
-    def _keep(self, more: PendingRecords) -> None:
+    def _add_pending(self, more: PendingRecords) -> None:
         kept = self._kept
         if kept is not None and kept.path == more.path and kept.place.continues_as(more.place):
             more = kept.and_then(more)

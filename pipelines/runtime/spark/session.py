@@ -118,7 +118,7 @@ class BulkSessions:
     def __init__(self, spark: SparkSession) -> None:
         self._sessions = [(each.largest, _bulk_session(spark, each)) for each in BULK_BATCHES]
 
-    def of(self, largest: int) -> SparkSession:
+    def session_for(self, largest: int) -> SparkSession:
         """The session for messages that seem to be no larger than that (bytes)."""
         return next(session for limit, session in self._sessions if largest <= limit)
 

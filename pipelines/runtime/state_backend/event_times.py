@@ -69,7 +69,7 @@ class EventTimes(msgspec.Struct, frozen=True):
             tuple(e for e in self.ahead if e.watermark != MAX_WATERMARK),
         )
 
-    def watermark_of(self, key_group: int) -> int:
+    def watermark_for(self, key_group: int) -> int:
         """How far event time has come for the keys of a group."""
         found = (e.watermark for e in self.ahead if key_group in e.key_groups)
         return next(found, self.watermark)

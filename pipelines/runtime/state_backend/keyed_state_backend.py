@@ -87,13 +87,13 @@ class KeyedStateBackend:
         """The furthest that event time has come for any key."""
         return max(self.watermark, *(each.watermark for each in self._times.ahead), NO_WATERMARK)
 
-    def watermark_of(self, key: Any) -> int:
+    def watermark_for(self, key: Any) -> int:
         """How far event time has come for a key. Raises UnstableKey."""
         return max(self.watermark, self.former_watermark(key)) if self._times.ahead else self.watermark
 
     def former_watermark(self, key: Any) -> int:
         """What the key's former owner had reached, where others had not come as far. Raises UnstableKey."""
-        return self._times.watermark_of(key_group_of(key, self._max_parallelism))
+        return self._times.watermark_for(key_group_of(key, self._max_parallelism))
 
     def value_table(self, name: str, value_type: RecordType, *, namespaced: bool = False) -> ValueTable:
         """The table of that name. Raises ValueError where there is one of another form."""

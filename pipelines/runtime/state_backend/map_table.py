@@ -103,7 +103,7 @@ class MapTable(StateTable):
     ) -> None:
         match kind:
             case ChangeKind.PUT:
-                _, keys, items, values = self._puts.with_values_of(written).decode(payload, taking)
+                _, keys, items, values = self._puts.with_value_type(written).decode(payload, taking)
                 for key, item, value in zip(keys, items, values, strict=True):
                     self._maps.setdefault(key, {})[item] = value
             case ChangeKind.REMOVE:

@@ -68,7 +68,7 @@ class NamespacedTable(StateTable, Generic[Held]):
                 for namespace in self._drops.decode(payload)[0]:
                     self._apply_drop(namespace, taking)
             case ChangeKind.PUT:
-                *namespaces, _, keys, values = self._puts.with_values_of(written).decode(payload, taking)
+                *namespaces, _, keys, values = self._puts.with_value_type(written).decode(payload, taking)
                 self._apply_puts(namespaces[0] if namespaces else None, keys, values)
             case _:
                 raise self._refuse(kind)

@@ -142,7 +142,7 @@ class KeyedStateAccess:
 
     def for_each_key(self, descriptor: StateDescriptor, function: Callable[[Any, Any], object]) -> None:
         """Calls `function(key, state)` for each key that has something in the state. Raises ValueError, TypeError."""
-        backend, state = self._backend, self._state_of(descriptor)
+        backend, state = self._backend, self._find_state(descriptor)
         before = backend.current_key
         try:
             for key in state.all_keys():
@@ -151,7 +151,7 @@ class KeyedStateAccess:
         finally:
             backend.current_key = before
 
-    def _state_of(self, descriptor: StateDescriptor) -> _TableState:
+    def _find_state(self, descriptor: StateDescriptor) -> _TableState:
         match descriptor:
             case ValueStateDescriptor():
                 return self.get_state(descriptor)

@@ -41,7 +41,7 @@ class TableLayout:
         ]
         self._older: dict[RecordType, TableLayout] = {}
 
-    def with_values_of(self, written: RecordType | None) -> TableLayout:
+    def with_value_type(self, written: RecordType | None) -> TableLayout:
         """Decodes entries whose values were written as this type; None: as the own one. Raises TypeMismatch."""
         if written is None:
             return self

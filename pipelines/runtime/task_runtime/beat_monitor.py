@@ -53,7 +53,7 @@ class BeatMonitor(Generic[T]):
             return None
         return max(0.0, self._looked_at + self._look_s - time.monotonic())
 
-    def silent(self) -> list[T]:
+    def find_silent(self) -> list[T]:
         """Those that are given up now; they are forgotten."""
         now = time.monotonic()
         passed = now - self._looked_at

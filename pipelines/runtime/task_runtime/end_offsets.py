@@ -20,7 +20,7 @@ class EndOffsets:
     def __init__(self, bootstrap_servers: str) -> None:
         self._admin = AdminClientCache(admin_settings(bootstrap_servers))
 
-    def of(self, partitions: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
+    def read(self, partitions: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
         """(topic, partition) -> the offset that follows the last record. Raises KafkaException."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(*each): latest for each in partitions}
@@ -35,5 +35,5 @@ class EndOffsets:
                 for each, future in futures.items()
             }
         except Exception as error:
-            self._admin.note(error)
+            self._admin.note_error(error)
             raise

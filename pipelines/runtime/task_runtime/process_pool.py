@@ -39,7 +39,7 @@ class TaskProcess:
         except ConnectionError:
             return
 
-    def hang_up(self) -> None:
+    def close_connection(self) -> None:
         """Has the process end by itself: it does as soon as nobody is at the other end."""
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
@@ -86,7 +86,7 @@ class ProcessPool:
             self.ends.sendall(zygote.REQUEST.pack(zygote.KILL, process.token))
         except ConnectionError:
             # Nobody is left to kill it; that the zygote died is seen at `ends`.
-            process.hang_up()
+            process.close_connection()
 
     def close(self) -> None:
         """Ends the zygote; processes end as their control sockets close."""

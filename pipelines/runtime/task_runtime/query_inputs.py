@@ -78,7 +78,7 @@ class TopicQueryInput:
 
     def __init__(self, spec: VertexDeployment, cache: str) -> None:
         config = spec.vertex.operators[0]
-        self.source = KafkaSourceParameters.of(config)
+        self.source = KafkaSourceParameters.from_config(config)
         self._record_type = output_type(config).to_json()
         self._prefix = _create_prefix(spec)
         self._cache = cache

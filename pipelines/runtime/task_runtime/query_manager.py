@@ -66,11 +66,11 @@ class QueryManager:
         self.refuses = False
         """Whether no query can be started any more."""
 
-    def spark_started(self, spark: SparkSession) -> None:
+    def on_spark_started(self, spark: SparkSession) -> None:
         """Queries can start; from any thread."""
         self._queries.ready(spark)
 
-    def spark_failed(self, reason: str) -> None:
+    def on_spark_failed(self, reason: str) -> None:
         """None ever can; from any thread."""
         self._queries.failed(reason)
 
@@ -87,7 +87,7 @@ class QueryManager:
         if topics and not any(e.positions for e in live):
             deployment.reads = False
             self._connected(deployment)
-        elif deployment.changes_pace:
+        elif deployment.can_switch_mode:
             self._watch(deployment)
         elif topics:
             self._start(deployment, self._new_run(deployment), QueryMode.BULK)
@@ -122,18 +122,18 @@ class QueryManager:
             begin,
             hand_over,
             pace,
-            started=lambda: self._started(deployment, run, pace),
-            ended=lambda failure: self._ended(deployment, run, failure),
+            started=lambda: self._on_query_started(deployment, run, pace),
+            ended=lambda failure: self._on_query_ended(deployment, run, failure),
         )
 
-    def _started(self, deployment: RunningDeployment, run: QueryRun, pace: QueryMode) -> None:
+    def _on_query_started(self, deployment: RunningDeployment, run: QueryRun, pace: QueryMode) -> None:
         if pace is not QueryMode.REAL_TIME:
             run.awaited = 0
         if not deployment.live:
             self._queries.stop(run, lambda: self.drop(deployment))
         self._connected(deployment)
 
-    def _ended(self, deployment: RunningDeployment, run: QueryRun, failure: str | None) -> None:
+    def _on_query_ended(self, deployment: RunningDeployment, run: QueryRun, failure: str | None) -> None:
         if run.stopping is not None:
             return
         self._fail_all(deployment, failure or "Spark's query ended by itself")
@@ -158,7 +158,7 @@ class QueryManager:
             told = False
             while True:
                 try:
-                    ends = self._end_offsets.of(partitions)
+                    ends = self._end_offsets.read(partitions)
                 except Exception as error:
                     # Without brokers nothing comes in either; asked again, until they are there.
                     if not told:
@@ -166,26 +166,26 @@ class QueryManager:
                     told = True
                 else:
                     told = False
-                    self._post(lambda ends=ends: self._lag_measured(deployment, ends))  # type: ignore[misc]
+                    self._post(lambda ends=ends: self._on_lag_measured(deployment, ends))  # type: ignore[misc]
                 if deployment.over.wait(LAG_INTERVAL_S):
                     return
 
         threads.Thread(target=work, name=f"lag-{deployment.number}").start()
 
-    def _lag_measured(self, deployment: RunningDeployment, ends: Mapping[tuple[str, int], int]) -> None:
+    def _on_lag_measured(self, deployment: RunningDeployment, ends: Mapping[tuple[str, int], int]) -> None:
         reading = deployment.reading
         if not deployment.live or not isinstance(reading, TopicQueryInput):
             return
         now = time.monotonic()
         lag = _lag(deployment, reading, ends, now)
         if deployment.catch_up is None:
-            deployment.catch_up = CatchUpPolicy.beginning(lag, now)
+            deployment.catch_up = CatchUpPolicy.initial(lag, now)
             self._start(deployment, self._new_run(deployment), deployment.catch_up.pace)
             return
         run = deployment.run
         if deployment.successor is not None or run is None or run.query is None:
             return
-        following = deployment.catch_up.after(lag, now)
+        following = deployment.catch_up.next_policy(lag, now)
         if following is not deployment.catch_up:
             deployment.catch_up = following
             self._switch(deployment, following.pace)
@@ -211,7 +211,7 @@ class QueryManager:
             if pace is not QueryMode.REAL_TIME:
                 self._queries.stop(before)
 
-    def greeted(self, greeting: WorkerHello) -> None:
+    def on_worker_hello(self, greeting: WorkerHello) -> None:
         """A worker of Spark says that it is up, or cannot be."""
         deployment = self._runs.get(greeting.query)
         if deployment is None:
@@ -225,7 +225,9 @@ class QueryManager:
                 self._stop_predecessor(run)
             self._connected(deployment)
 
-    def switched(self, execution: RunningExecution, query: int, positions: PartitionPositions) -> None:
+    def on_query_switched(
+        self, execution: RunningExecution, query: int, positions: PartitionPositions
+    ) -> None:
         """A StreamTask waits for this query, from these positions."""
         deployment = execution.deployment
         if deployment.successor is not None and deployment.successor[0].number == query:
@@ -241,7 +243,7 @@ class QueryManager:
             self._stop_predecessor(run)
         if run is None or run.query is None:
             # Its query, if there is one, is on its way, and is stopped when it arrives. The one before may run still.
-            self._queries.when_stopped(None if run is None else run.predecessor, then)
+            self._queries.on_stopped(None if run is None else run.predecessor, then)
             return
 
         def stopped() -> None:

@@ -50,7 +50,7 @@ class RunningDeployment:
         self.number = number
         self.spec = spec
         self.reading = reading
-        self.settings = TaskSettings.of(spec.job_graph.configuration)
+        self.settings = TaskSettings.from_configuration(spec.job_graph.configuration)
         self.executions: list[RunningExecution] = []
         self.reads = reading is not None
         """Whether there is anything that a query is to bring."""
@@ -91,7 +91,7 @@ class RunningDeployment:
         ]
 
     @property
-    def changes_pace(self) -> bool:
+    def can_switch_mode(self) -> bool:
         """Whether the lag decides how the query runs."""
         return (
             isinstance(self.reading, TopicQueryInput)

@@ -157,10 +157,10 @@ class TaskRuntime:
             spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
             warm_up(spark, self._bootstrap_servers, self._scratch, ROUNDS)
         except Exception as error:
-            self._queries.spark_failed(describe_failure(error))
+            self._queries.on_spark_failed(describe_failure(error))
             raise
         self._spark = spark
-        self._queries.spark_started(spark)
+        self._queries.on_spark_started(spark)
         threads.Thread(target=self._watch_jvm, args=(spark,), name="jvm").start()
 
         def go_on_warming_up() -> None:
@@ -271,12 +271,12 @@ class TaskRuntime:
         self._register(self._wake_in, self._take_posted)
         self._register(self._lobby.listener, self._accept_worker)
         ends = bytearray()
-        self._register(self._pool.ends, lambda: self._process_ended(ends))
+        self._register(self._pool.ends, lambda: self._on_process_ended(ends))
         self._post(self._pool.fill)
         while not self._closed:
-            self._turn()
+            self._run_once()
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         for key, _ in self._selector.select(self._next_deadline()):
             # What was told before the end may have closed the sockets.
             if not self._closed:
@@ -308,7 +308,7 @@ class TaskRuntime:
                     self._pool.kill(execution.process)
 
     def _kill_silent(self) -> None:
-        for execution in self._beats.silent():
+        for execution in self._beats.find_silent():
             if execution.end is not None:
                 continue
             self._pool.kill(execution.process)
@@ -398,8 +398,8 @@ class TaskRuntime:
         self._register(reader.socket, lambda: self._hear_worker(reader))
 
     def _hear_worker(self, reader: FrameReader) -> None:
-        for greeting in self._lobby.greetings(reader):
-            self._queries.greeted(greeting)
+        for greeting in self._lobby.take_hellos(reader):
+            self._queries.on_worker_hello(greeting)
         if reader.ended:
             self._selector.unregister(reader.socket)
             reader.socket.close()
@@ -441,7 +441,7 @@ class TaskRuntime:
                 execution.opened = True
                 self._report_running(execution.deployment)
             case QuerySwitched(query, positions):
-                self._queries.switched(execution, query, positions)
+                self._queries.on_query_switched(execution, query, positions)
             case TaskMetrics():
                 execution.counts = notice.as_accumulators()
                 execution.accumulators = notice.accumulators
@@ -469,7 +469,7 @@ class TaskRuntime:
             if execution is not None and execution.end is None and not execution.canceling:
                 execution.process.send(command)
 
-    def _process_ended(self, pending: bytearray) -> None:
+    def _on_process_ended(self, pending: bytearray) -> None:
         try:
             data = self._pool.ends.recv(ENDED.size * 64)
         except ConnectionError:

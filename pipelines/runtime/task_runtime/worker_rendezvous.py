@@ -30,7 +30,7 @@ class WorkerRendezvous:
         connection.setblocking(False)
         return FrameReader(connection)
 
-    def greetings(self, reader: FrameReader) -> list[WorkerHello]:
+    def take_hellos(self, reader: FrameReader) -> list[WorkerHello]:
         """What a worker has said since the last call."""
         return [self._decoder.decode(data) for data in reader.receive()]
 

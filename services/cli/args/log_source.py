@@ -92,7 +92,7 @@ def find_source(
 
 
 def _report_unreadable(source: LogSource) -> None:
-    said = source.passed_over.told()
+    said = source.passed_over.format_lines()
     if said is not None:
         print_progress(f"tailrace: {said}")
 

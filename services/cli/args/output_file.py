@@ -32,7 +32,7 @@ def archive_format(path: Path, kind: str | None = None) -> ArchiveFormat:
     from ...history.archive.formats import ArchiveFormat
 
     if kind is None:
-        found = ArchiveFormat.of_name(path)
+        found = ArchiveFormat.from_name(path)
         if found is None:
             endings = ", ".join(f".{each}" for each in ArchiveFormat)
             raise CommandFailure(

@@ -288,7 +288,7 @@ class _CheckpointWait:
         job_id = self.job.job_id
         with (
             Client(self._configuration, name=self._what, timeout=10.0) as client,
-            client.conversation() as conversation,
+            client.subscribe() as conversation,
         ):
             conversation.follow(job_id)
             what(client)

@@ -75,7 +75,7 @@ def start(
     except OSError as error:
         where = error.filename or found.home
         raise CommandFailure(
-            ExitCode.PROCESS,
+            ExitCode.PROCESS_FAILED,
             f"the cluster can't be started in {found.home}: {where}: {error.strerror or error}: is there space on the "
             "disk, and may this user write there? --home names another directory",
         ) from error
@@ -100,7 +100,7 @@ def stop(
 
     found = configuration(home, None, None)
     with progress("Stopping the cluster") as say:
-        local = LocalCluster.of(found, progress=say)
+        local = LocalCluster.from_configuration(found, progress=say)
         if local is None:
             say(f"no cluster runs in {found.home}: nothing to stop")
             return ExitCode.OK
@@ -122,7 +122,7 @@ def status(
     from ..local import LocalCluster
 
     found = configuration(home, bootstrap_servers, cluster_id)
-    local = LocalCluster.of(found)
+    local = LocalCluster.from_configuration(found)
     running = processes(local) if local is not None else []
     if local is not None and local.kafka is None and local.embedded:
         from ....infra.disk_space import describe_shortage
@@ -176,8 +176,8 @@ def snapshot(
 
     log_to_stderr()
     try:
-        log, histories = open_event_log(found, timeout=10.0), JobHistoryStore.of(found)
-        taken = create_snapshot_with_history(log, SnapshotStore.of(found), histories)
+        log, histories = open_event_log(found, timeout=10.0), JobHistoryStore.from_configuration(found)
+        taken = create_snapshot_with_history(log, SnapshotStore.from_configuration(found), histories)
     except CheckpointError as error:
         raise CommandFailure(ExitCode.UNREACHABLE, f"the snapshot could not be stored: {error}") from error
     if taken is None:

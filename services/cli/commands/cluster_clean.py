@@ -42,7 +42,9 @@ def clean(
 
     log_to_stderr()
     kept = list_resources(configuration)
-    replica = fold_to(open_event_log(configuration, timeout=10.0), store=SnapshotStore.of(configuration))
+    replica = fold_to(
+        open_event_log(configuration, timeout=10.0), store=SnapshotStore.from_configuration(configuration)
+    )
     found = find_orphaned_resources(configuration, kept, statuses(replica), replica.offset)
     if found and replica.offset < 0:
         raise CommandFailure(

@@ -32,7 +32,7 @@ def recover(
     from ...snapshots.store import SnapshotStore
 
     log_to_stderr()
-    store = SnapshotStore.of(configuration)
+    store = SnapshotStore.from_configuration(configuration)
     found = find(open_event_log(configuration, timeout=10.0), store)
     if yes:
         for snapshot in found.snapshots:
@@ -54,7 +54,7 @@ def recover(
             )
     if found.exhausted:
         raise CommandFailure(
-            ExitCode.PROCESS,
+            ExitCode.PROCESS_FAILED,
             f"the epochs of {', '.join(found.exhausted)} are used up: no process can claim them any more; go on under "
             "another cluster id: `tailrace log export`, then `tailrace log import`",
         )

@@ -58,7 +58,7 @@ def demo(
             server.close()
         if home is not None:
             screen.step(f"data and logs stay in {home}")
-    return ExitCode.OK if right else ExitCode.WRONG
+    return ExitCode.OK if right else ExitCode.DEMO_MISMATCH
 
 
 class _Demo:
@@ -105,9 +105,9 @@ class _Demo:
         from ..demo.window_counts import check_counts
 
         configuration, screen = self._cluster.configuration, self._screen
-        with Client(configuration, name="demo") as client, client.conversation() as conversation:
+        with Client(configuration, name="demo") as client, client.subscribe() as conversation:
             job_id = client.submit(graph)
-            conversation.accepted(job_id, _ACCEPT_TIMEOUT_S)
+            conversation.await_accepted(job_id, _ACCEPT_TIMEOUT_S)
             screen.step(f"job {job_id} is accepted")
             self._await_running(conversation, job_id)
             shown = self._watch(configuration, conversation, job_id, wanted, window_seconds)
@@ -116,10 +116,10 @@ class _Demo:
             ended = conversation.finished(job_id, _END_TIMEOUT_S)
             if ended is None:
                 raise CommandFailure(
-                    ExitCode.PROCESS, f"job {job_id} did not end within {_END_TIMEOUT_S:g} s"
+                    ExitCode.PROCESS_FAILED, f"job {job_id} did not end within {_END_TIMEOUT_S:g} s"
                 )
             screen.step(f"job {job_id} is {ended.status.value}")
-            verdict = check_counts(self._again(configuration, job_id), self._server.sent())
+            verdict = check_counts(self._again(configuration, job_id), self._server.sent_words())
         screen.verdict(verdict.right, verdict.text)
         return verdict.right
 
@@ -179,7 +179,7 @@ class _Demo:
                         )
                 while not arrived.empty():
                     tally.add(arrived.get(), time.time())
-                for window in tally.closed(time.time()):
+                for window in tally.closed_windows(time.time()):
                     self._screen.step(_describe_window(window, window_seconds))
                     shown.append(window)
                 if time.monotonic() > deadline:

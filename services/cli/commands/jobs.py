@@ -143,7 +143,7 @@ def cancel_and_wait(
             case _:
                 return None
 
-    with Client(configuration, name="cancel", timeout=10.0) as client, client.conversation() as conversation:
+    with Client(configuration, name="cancel", timeout=10.0) as client, client.subscribe() as conversation:
         client.cancel(job_id, keep_checkpoints=keep_checkpoints)
         said = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
     if isinstance(said, CancelJobRejected | JobStatusChanged):
@@ -190,7 +190,7 @@ def output(
         for record in read_output(configuration, found.job_id):
             print_verbatim(format_output(record, output))
         return ExitCode.OK
-    with Client(configuration, name="output", timeout=10.0) as client, client.conversation() as conversation:
+    with Client(configuration, name="output", timeout=10.0) as client, client.subscribe() as conversation:
         # It may have ended between the first look and the conversation's beginning.
         ended = find_job(read_jobs(configuration), found.job_id).status in JOB_ENDS
 

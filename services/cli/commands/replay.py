@@ -89,7 +89,7 @@ def _replay(
         raise LogTruncated(source.log.topic, 0, first_offset(source.log))
     end = source.log.end() if to is None else source.at(LogPosition.parse(to)) + 1
     checking = DecisionCheck(replica)
-    tell = checking.tell if check else checking.fold
+    tell = checking.check_record if check else checking.fold
     found: list[DecisionDifference] = []
     with ProgressLine(f"{'checks' if check else 'reads'} {source.log.topic}", end) as progress:
         for batch in read_to_end(source.log, replica.offset + 1, end=end):
@@ -120,7 +120,7 @@ def _for_people(
     from ....infra.sanitize import escape_control_characters
 
     for difference in found:
-        for line in difference.told():
+        for line in difference.format_lines():
             print_result(escape_control_characters(line))
         print_result("")
     print_result(

@@ -184,15 +184,15 @@ class RunScreen:
         self._output = output
         self._shown: set[str] = set()
 
-    def said(self, line: str) -> None:
+    def on_message(self, line: str) -> None:
         print_progress(line)
 
-    def accepted(self, job: JobOutcome) -> None:
+    def on_accepted(self, job: JobOutcome) -> None:
         print_progress(f"job {job.job_id} ({job.name}) is accepted")
         if self._detached:
             print_result(job.job_id)
 
-    def befell(self, incident: Incident) -> None:
+    def on_incident(self, incident: Incident) -> None:
         print_progress(escape_control_characters(incident.line))
         # Tasks that fail again and again fail in the same place: once is enough. The last line says with what value.
         place = incident.details.rpartition("\n")[0]
@@ -201,12 +201,12 @@ class RunScreen:
             for line in incident.details.splitlines():
                 print_progress(f"    {escape_control_characters(line)}")
 
-    def printed(self, record: OutputRecord) -> None:
+    def on_output(self, record: OutputRecord) -> None:
         from .jobs import format_output
 
         print_verbatim(format_output(record, self._output))
 
-    def ended(self, job: JobOutcome) -> None:
+    def on_ended(self, job: JobOutcome) -> None:
         if self._output is Format.JSON:
             import msgspec
 

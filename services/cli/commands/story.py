@@ -126,7 +126,7 @@ def _print_history(
 ) -> int:
     from ..render import entity_history
 
-    found = timeline.told()
+    found = timeline.build()
     if output is Format.JSON:
         _json(found.as_data())
     page = entity_history.Page()
@@ -142,7 +142,7 @@ def _print_history(
     try:
         while True:
             for record in tail.poll(0.5):
-                told = teller.tell(record)
+                told = teller.annotate(record)
                 if timeline.entity not in told.entities:
                     continue
                 for line in timeline.next(told):
@@ -242,9 +242,9 @@ def _list(source: LogSource, end: int, output: Format, *, everything: bool) -> i
 def _check_offset(source: LogSource, offset: int) -> None:
     from ...history.log_position import LogExtent, PositionOutOfRange
 
-    extent = LogExtent.of(source.log)
+    extent = LogExtent.from_log(source.log)
     if not extent.first <= offset < extent.end:
-        raise PositionOutOfRange(f"offset {offset} is outside {extent.told(source.log)}")
+        raise PositionOutOfRange(f"offset {offset} is outside {extent.format_extent(source.log)}")
 
 
 def _json(value: Any) -> None:

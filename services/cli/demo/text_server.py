@@ -38,7 +38,7 @@ class TextServer:
         """Where it listens."""
         return int(self._listener.getsockname()[1])
 
-    def sent(self) -> list[tuple[str, ...]]:
+    def sent_words(self) -> list[tuple[str, ...]]:
         """The words of each line that was sent, in order."""
         with self._lock:
             return list(self._sent)

@@ -55,7 +55,7 @@ class WindowCounts:
         window.last_arrival = now
         self._latest[record.subtask] = max(end, self._latest.get(record.subtask, 0))
 
-    def closed(self, now: float) -> list[Window]:
+    def closed_windows(self, now: float) -> list[Window]:
         """Windows that seem to be complete and were not returned before; `now` in seconds since the epoch."""
         fresh = []
         for end in sorted(self._windows.keys() - self._told):

@@ -58,8 +58,8 @@ class BuildingQueue:
                 log_to_stderr()
                 fold = HistoryProjection(past=False)
                 store, histories = (
-                    SnapshotStore.of(self._configuration),
-                    JobHistoryStore.of(self._configuration),
+                    SnapshotStore.from_configuration(self._configuration),
+                    JobHistoryStore.from_configuration(self._configuration),
                 )
                 for _ in fold.read(log, store=store, histories=histories):
                     pass
@@ -67,7 +67,7 @@ class BuildingQueue:
             else:
                 for batch in read_to_end(log, self._fold.replica.offset + 1):
                     for record in batch:
-                        self._fold.tell(record)
+                        self._fold.apply(record)
             return self._fold
         finally:
             log.close()

@@ -49,7 +49,7 @@ class ClusterExecutor:
     def execute(self, job_graph: JobGraph) -> SubmittedJob:
         """Returns when the job is accepted. Raises ProgramError."""
         try:
-            return self._submitted(job_graph, None, None, ACCEPT_TIMEOUT_S)
+            return self._submit(job_graph, None, None, ACCEPT_TIMEOUT_S)
         except JobRejectedError as error:
             self.failure = error
             raise ProgramError(f"job {error.job_id} was rejected: {error.reason}") from error
@@ -62,20 +62,20 @@ class ClusterExecutor:
         self, entry_point: EntryPoint, parallelism: int | None, job_id: str | None
     ) -> SubmittedJob:
         """As `execute`, of a program that the jobmanager runs. Raises JobRejectedError, NoAnswer, LogUnavailable."""
-        return self._submitted(entry_point, parallelism, job_id, ACCEPT_TIMEOUT_S + BUILD_TIMEOUT_S)
+        return self._submit(entry_point, parallelism, job_id, ACCEPT_TIMEOUT_S + BUILD_TIMEOUT_S)
 
     def close(self) -> None:
         """The program has ended: people are told what becomes of the jobs that it did not wait for."""
         for job in self._jobs:
             job.close()
 
-    def _submitted(
+    def _submit(
         self, what: JobGraph | EntryPoint, parallelism: int | None, wanted_id: str | None, timeout: float
     ) -> SubmittedJob:
-        conversation = self._client.conversation()
+        conversation = self._client.subscribe()
         try:
             if isinstance(what, JobGraph):
-                what = self._fitted(what, conversation.configuration)
+                what = self._with_max_parallelism(what, conversation.configuration)
             job_id = self._client.submit(
                 what,
                 parallelism,
@@ -85,7 +85,7 @@ class ClusterExecutor:
             )
             conversation.follow(job_id)
             if isinstance(what, EntryPoint):
-                accepted = self._built_and_accepted(conversation, job_id, timeout)
+                accepted = self._await_acceptance(conversation, job_id, timeout)
             else:
                 accepted = conversation.accepted_at(job_id, timeout)
         except BaseException:
@@ -100,10 +100,10 @@ class ClusterExecutor:
             give_up=self._give_up,
         )
         self._jobs.append(job)
-        self._listener.accepted(job.outcome)
+        self._listener.on_accepted(job.outcome)
         return job
 
-    def _built_and_accepted(self, conversation: ClusterSubscription, job_id: str, timeout: float) -> Record:
+    def _await_acceptance(self, conversation: ClusterSubscription, job_id: str, timeout: float) -> Record:
         """People are told meanwhile how many programs are to be built first."""
         from .building_queue import BuildingQueue, wait_for_acceptance
 
@@ -112,14 +112,14 @@ class ClusterExecutor:
             job_id,
             lambda seconds: conversation.wait_for_acceptance(job_id, seconds),
             lambda: queue.programs_before(job_id),
-            self._listener.said,
+            self._listener.on_message,
             timeout,
         )
         if found is None:
             raise not_accepted_error(job_id, timeout)
         return found
 
-    def _fitted(self, graph: JobGraph, cluster: Mapping[str, str]) -> JobGraph:
+    def _with_max_parallelism(self, graph: JobGraph, cluster: Mapping[str, str]) -> JobGraph:
         """With the key groups of what the job begins with, as far as that can be read from here. `cluster`: by which
         options the cluster goes."""
         uri = self._savepoint_path or STATE_RECOVERY_PATH.of(job_configuration(cluster, graph.configuration))

@@ -59,19 +59,19 @@ class JobOutcome(msgspec.Struct, frozen=True):
 class JobListener(Protocol):
     """What people are told of."""
 
-    def said(self, line: str) -> None:
+    def on_message(self, line: str) -> None:
         """Something about a job."""
 
-    def accepted(self, job: JobOutcome) -> None:
+    def on_accepted(self, job: JobOutcome) -> None:
         """The cluster will run the job."""
 
-    def befell(self, incident: Incident) -> None:
+    def on_incident(self, incident: Incident) -> None:
         """Something has happened to the job, which may go on nevertheless."""
 
-    def printed(self, record: OutputRecord) -> None:
+    def on_output(self, record: OutputRecord) -> None:
         """A record of the job's output; called on another thread. May raise BrokenPipeError."""
 
-    def ended(self, job: JobOutcome) -> None:
+    def on_ended(self, job: JobOutcome) -> None:
         """The job is over, and all that it printed was shown."""
 
 
@@ -128,19 +128,21 @@ class SubmittedJob:
 
     def trigger_checkpoint(self) -> str:
         """Waits until it is complete; its directory's URI. Raises CheckpointFailedError, NoAnswer, LogUnavailable."""
-        return self._saved(lambda asker: asker.trigger_checkpoint(self.job_id))
+        return self._request_snapshot(lambda asker: asker.trigger_checkpoint(self.job_id))
 
     def trigger_savepoint(self, directory: str | None = None) -> str:
         """As `trigger_checkpoint`; a relative `directory` is of the program's own working directory."""
         where = parse_optional_location(directory)
-        return self._saved(lambda asker: asker.trigger_savepoint(self.job_id, where))
+        return self._request_snapshot(lambda asker: asker.trigger_savepoint(self.job_id, where))
 
     def stop_with_savepoint(self, directory: str | None = None, *, drain: bool = False) -> str:
         """As `trigger_savepoint`; returns when the savepoint is complete, `result` waits for the job's end."""
         where = parse_optional_location(directory)
-        return self._saved(lambda asker: asker.stop_with_savepoint(self.job_id, where, drain=drain))
+        return self._request_snapshot(
+            lambda asker: asker.stop_with_savepoint(self.job_id, where, drain=drain)
+        )
 
-    def _saved(self, what: Callable[[Client], None]) -> str:
+    def _request_snapshot(self, what: Callable[[Client], None]) -> str:
         try:
             return answers.request_checkpoint(self._client.configuration, self.job_id, what).uri
         except answers.CheckpointFailedError as error:
@@ -156,7 +158,7 @@ class SubmittedJob:
             if self._outcome.over and self._outcome.status in JOB_ENDS:
                 return dict(self._outcome.accumulators)
             for report in self._reports.poll():
-                self._counts.report(report)
+                self._counts.on_report(report)
             return self._counts.total()
 
     def result(self) -> JobExecutionResult:
@@ -177,15 +179,15 @@ class SubmittedJob:
             return
         with self._hearing:
             if self._outcome.over and not self._told:
-                self._tell()
+                self._report_end()
             elif not self._outcome.over and not self._told and not self._detached:
-                self._say_that_it_runs_on()
+                self._report_still_running()
             self._disconnect()
         self._waiting.release()
 
-    def _say_that_it_runs_on(self) -> None:
+    def _report_still_running(self) -> None:
         verb = "was asked to end" if self._outcome.cancelled else "runs on"
-        self._listener.said(
+        self._listener.on_message(
             f"job {self.job_id} {verb}, and the program does not wait for it: `tailrace output -f "
             f"{self.job_id}` shows what it prints, `tailrace cancel {self.job_id}` ends it"
         )
@@ -194,9 +196,9 @@ class SubmittedJob:
         known = self._outcome
         return JobExecutionResult(known.job_id, known.status, dict(known.accumulators), known.duration)
 
-    def _tell(self) -> None:
+    def _report_end(self) -> None:
         self._told = True
-        self._listener.ended(self._outcome)
+        self._listener.on_ended(self._outcome)
         with self._hearing:
             self._disconnect()
 
@@ -221,19 +223,19 @@ class SubmittedJob:
             # Inside the program this would look like the program's own mistake.
             self._told = True
             if not self._outcome.over:
-                self._say_that_it_runs_on()
+                self._report_still_running()
             self._give_up(printing.failure)
             raise printing.failure
-        self._tell()
+        self._report_end()
         if interrupted:
             raise KeyboardInterrupt
 
     def _wait(self, printing: _OutputPrinter) -> None:
         while not self._outcome.over and printing.failure is None:
             self._listen(0.2)
-            self._tell_of_slots()
+            self._report_missing_slots()
 
-    def _tell_of_slots(self) -> None:
+    def _report_missing_slots(self) -> None:
         """Says once that the job waits for slots, when it has waited for some seconds, and again when it waits anew."""
         missing = self._incidents.waits_for_slots
         if not missing:
@@ -245,18 +247,18 @@ class SubmittedJob:
         elif self._waits_since + _SLOT_NOTICE_S < now:
             self._waits_since = math.inf
             slots = "1 slot" if missing == 1 else f"{missing} slots"
-            self._listener.said(
+            self._listener.on_message(
                 f"job {self.job_id} waits for {slots}: `tailrace cluster status` shows which there are, and "
                 "`tailrace list` who has them"
             )
 
     def _cancel_and_wait(self, printing: _OutputPrinter) -> None:
-        self._listener.said(f"interrupted: cancelling job {self.job_id} (Ctrl-C again: do not wait)")
+        self._listener.on_message(f"interrupted: cancelling job {self.job_id} (Ctrl-C again: do not wait)")
         try:
             self.cancel()
             self._wait(printing)
         except KeyboardInterrupt:
-            self._listener.said(f"job {self.job_id} is left to the cluster, which is cancelling it")
+            self._listener.on_message(f"job {self.job_id} is left to the cluster, which is cancelling it")
             self._told = True
             raise
 
@@ -270,15 +272,15 @@ class SubmittedJob:
             if self._told and self._outcome.over and self._outcome.status in JOB_ENDS:
                 return False
             records = self._conversation.poll(timeout)
-            self._counts.hear(records)
+            self._counts.on_event(records)
             for record in records:
-                self._hear(record)
+                self._on_event(record)
             if not self._detached:
-                for incident in self._incidents.hear(records):
-                    self._listener.befell(incident)
+                for incident in self._incidents.on_event(records):
+                    self._listener.on_incident(incident)
             return bool(records)
 
-    def _hear(self, record: Record) -> None:
+    def _on_event(self, record: Record) -> None:
         known, job_id = self._outcome, self.job_id
         match record.body:
             case JobStatusChanged(job_id=of, status=status) if of == job_id:
@@ -287,7 +289,7 @@ class SubmittedJob:
                     known, status=status, over=known.over or status is JobStatus.SUSPENDED
                 )
                 if status not in JOB_ENDS and status is not JobStatus.SUSPENDED and not self._detached:
-                    self._listener.said(f"job {job_id} is {status.value}")
+                    self._listener.on_message(f"job {job_id} is {status.value}")
             case JobFinished(job_id=of, status=status, reason=reason, accumulators=counts) if of == job_id:
                 self._outcome = replace(
                     known,
@@ -317,7 +319,7 @@ class _OutputPrinter:
     def _run(self) -> None:
         try:
             for record in self._source:
-                self._listener.printed(record)
+                self._listener.on_output(record)
         except Exception as error:
             self.failure = error
         except BaseException as error:

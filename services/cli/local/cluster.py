@@ -110,7 +110,9 @@ class LocalCluster:
         return self._servers.zookeeper
 
     @classmethod
-    def of(cls, configuration: Configuration, *, progress: Progress = lambda _: None) -> LocalCluster | None:
+    def from_configuration(
+        cls, configuration: Configuration, *, progress: Progress = lambda _: None
+    ) -> LocalCluster | None:
         """The cluster that cluster.json in the home tells of; None where there is none."""
         record = read_record(configuration.home)
         if record is None:
@@ -178,7 +180,7 @@ class LocalCluster:
             ended = [name for name in wanted if not self._processes[name].is_running()]
         if ended:
             raise CommandFailure(
-                ExitCode.PROCESS,
+                ExitCode.PROCESS_FAILED,
                 f"{', '.join(ended)} ended while the rest was started, as after a long time without Kafka: "
                 f"`tailrace cluster start` starts it again; why is at the end of {self.home / 'log'}/{ended[0]}.log",
             )
@@ -188,7 +190,7 @@ class LocalCluster:
         """Goes on as the cluster of the record, with what it was started with. Raises Failure for what can't be."""
         self._recorded_before = True
         self._check_same(record)
-        recorded = {**self._recorded(record), **_from_command_line(self._given)}
+        recorded = {**self._read_record(record), **_from_command_line(self._given)}
         self._given = self._given.replace(recorded, "-D")
         self._servers = Servers(self.home, self._given, self._progress)
         self._servers.check_same(record)
@@ -225,7 +227,7 @@ class LocalCluster:
         self._servers.kill()
         remove_record(self.home)
 
-    def _recorded(self, record: ClusterRecord) -> dict[str, str]:
+    def _read_record(self, record: ClusterRecord) -> dict[str, str]:
         """What its first start said, where nothing else has been said since."""
         elections = _high_availability(record).items()
         return {**{k: text for k, text in elections if not self._given.has(k)}, **record.configuration}
@@ -282,7 +284,7 @@ class LocalCluster:
         if not self._servers.join():
             self._start_again(started, detached=options.detached)
         fresh = [self._processes[name] for name in started]
-        with self._servers.zookeeper.standing(self.configuration) as standing:
+        with self._servers.zookeeper.contenders(self.configuration) as standing:
             Readiness(self.configuration, fresh, begun, self._progress, standing).wait()
 
     def _spawn(self, name: str, *, detached: bool) -> LocalProcess:

@@ -83,7 +83,7 @@ def locked(home: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CommandFailure(
-                ExitCode.PROCESS,
+                ExitCode.PROCESS_FAILED,
                 f"another `tailrace cluster start` or `stop` is at work in {home}: wait until it has ended",
             ) from None
         yield

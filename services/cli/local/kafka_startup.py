@@ -36,7 +36,7 @@ class KafkaStartup:
         if self._failure is not None:
             raise self._failure
 
-    def settle(self) -> None:
+    def wait_settled(self) -> None:
         """Waits until it answers or has failed."""
         self._thread.join()
 

@@ -72,14 +72,14 @@ class LocalProcess:
             return self._owned.poll() is None
         return self.record.process() is not None
 
-    def must_live(self) -> None:
+    def raise_if_ended(self) -> None:
         """Raises Failure, with the end of its log, if the process has died."""
         if self.is_running():
             return
         code = self._owned.poll() if self._owned is not None else None
         how = "died" if code is None else f"ended with {_describe_exit(code)}"
         raise CommandFailure(
-            ExitCode.PROCESS,
+            ExitCode.PROCESS_FAILED,
             f"{self.name} {how} before it was ready; its log, {self.record.log}, ends with:",
             self.last_lines(),
         )

@@ -60,7 +60,7 @@ class Readiness:
             create_admin_client(configuration), configuration.bootstrap_servers, configuration.cluster_id
         )
         log = open_event_log(self._configuration)
-        restore_newest(self._replica, log, SnapshotStore.of(self._configuration))
+        restore_newest(self._replica, log, SnapshotStore.from_configuration(self._configuration))
         tail = log.tail(self._replica.offset + 1)
         try:
             while self._missing:
@@ -69,7 +69,7 @@ class Readiness:
                     self._announce(record)
                 self._look()
                 for process in self._processes:
-                    process.must_live()
+                    process.raise_if_ended()
                 if time.monotonic() > self._begun + START_TIMEOUT_S:
                     self._give_up()
         finally:
@@ -125,7 +125,7 @@ class Readiness:
         names = ", ".join(self._missing)
         first = next(iter(self._missing.values()))
         raise CommandFailure(
-            ExitCode.PROCESS,
+            ExitCode.PROCESS_FAILED,
             f"{names} did not get ready within {START_TIMEOUT_S:.0f} s; the log of {first.name}, {first.record.log}, "
             "ends with:",
             first.last_lines(),

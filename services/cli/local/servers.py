@@ -110,7 +110,7 @@ class Servers:
         if self._fresh_zookeeper and self.zookeeper.server is not None:
             self.zookeeper.server.kill()
         if self._starting is not None:
-            self._starting.settle()
+            self._starting.wait_settled()
             self._starting.kafka.kill()
 
     def stop(self) -> None:

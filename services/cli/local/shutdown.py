@@ -32,7 +32,7 @@ def end_in_order(
 
     try:
         with Client(configuration, name="stop", timeout=10.0) as client:
-            with client.conversation() as conversation:
+            with client.subscribe() as conversation:
                 client.shut_down(reason, suspend=suspend)
                 over = conversation.wait_for(_find_cluster_terminated, STOP_TIMEOUT_S)
     except (LogUnavailable, LogTruncated, UnknownFeatureLevel) as error:

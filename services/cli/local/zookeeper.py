@@ -84,7 +84,7 @@ class LocalZooKeeper:
         self.server.launch(detached=detached)
 
     @contextmanager
-    def standing(self, configuration: Configuration) -> Iterator[Callable[[], Collection[str]]]:
+    def contenders(self, configuration: Configuration) -> Iterator[Callable[[], Collection[str]]]:
         """Gives who stands for the lead of the Dispatcher, by address; nobody where there are no elections.
 
         `configuration` has the address of the ZooKeeper that runs. Raises Failure where it does not answer.

@@ -19,7 +19,10 @@ def replay_log(configuration: Configuration) -> HistoryProjection:
 
     log_to_stderr()
     fold, log = HistoryProjection(), open_event_log(configuration, timeout=10.0)
-    snapshots, histories = SnapshotStore.of(configuration), JobHistoryStore.of(configuration)
+    snapshots, histories = (
+        SnapshotStore.from_configuration(configuration),
+        JobHistoryStore.from_configuration(configuration),
+    )
     for _ in fold.read(log, store=snapshots, histories=histories):
         pass
     return fold

@@ -40,7 +40,7 @@ def annotate_log(
     with ProgressLine("reads", max(0, end - start)) as progress:
         for batch in read_to_end(source.log, start, end=end):
             for record in batch:
-                heard(teller.tell(record))
+                heard(teller.annotate(record))
             progress(batch[-1].offset + 1 - start)
 
 
@@ -71,9 +71,9 @@ def raise_if_unknown(
     start, teller = memory.start, memory.teller
     with ProgressLine("reads", max(0, end - start)) as progress:
         for batch in read_to_end(source.log, start, end=end):
-            memory.tell(batch, None if heard is None else lambda told: heard(teller, told))
+            memory.annotate(batch, None if heard is None else lambda told: heard(teller, told))
             progress(batch[-1].offset + 1 - start)
-        memory.reached(end)
+        memory.on_offset_reached(end)
     return teller
 
 
@@ -96,7 +96,7 @@ def build_entity_history(
     candidates = EntityCandidates(wanted, teller, begin)
     annotate_log(source, teller, end, candidates.add)
     try:
-        found, timeline = candidates.chosen()
+        found, timeline = candidates.select()
     except UnknownEntity as error:
         raise CommandFailure(ExitCode.NOT_FOUND, escape_control_characters(str(error))) from None
     except AmbiguousEntity as error:

@@ -66,7 +66,7 @@ def list_resources(configuration: Configuration, *, timeout_s: float = 5.0) -> C
     nodes = _nodes(configuration, timeout_s)
     try:
         blobs = create_store(configuration).jobs()
-        snapshots = SnapshotStore.of(configuration).offsets()
+        snapshots = SnapshotStore.from_configuration(configuration).offsets()
     except (BlobUnavailable, CheckpointError) as error:
         print_progress(f"which blobs and snapshots are kept is not known: {error}")
     return ClusterResources(nodes, tuple(blobs), tuple(snapshots))
@@ -93,7 +93,7 @@ def remove_orphan(
 ) -> None:
     """Removes orphans; what is gone meanwhile is passed over. Raises NotRemoved, when all else was tried."""
     faults = []
-    blobs, snapshots = create_store(configuration), SnapshotStore.of(configuration)
+    blobs, snapshots = create_store(configuration), SnapshotStore.from_configuration(configuration)
     if nodes := [zookeeper_nodes.Orphan(each.path, each.reason) for each in unwanted if each.kind == "node"]:
         try:
             zookeeper_nodes.remove(
@@ -141,7 +141,7 @@ def _blobs(
 
 
 def _snapshots(configuration: Configuration, kept: ClusterResources, end: int) -> Iterator[OrphanedResource]:
-    store = SnapshotStore.of(configuration)
+    store = SnapshotStore.from_configuration(configuration)
     for offset in kept.snapshots:
         if offset > end:
             reason = f"it reaches offset {offset}, and the log ends at {end}"

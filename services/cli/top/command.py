@@ -88,7 +88,7 @@ def _beginning(opened: OpenLog, place: str | None) -> str | None:
         # Whoever asks for a cluster that is not there is told so.
         opened.source.log.end()
     else:
-        extent = LogExtent.of(opened.source.log)
+        extent = LogExtent.from_log(opened.source.log)
         place = str(extent.first) if extent.end > extent.first else None
     return place
 
@@ -173,7 +173,7 @@ def _read(opened: OpenLog, place: str | None) -> tuple[ViewBuilder, int]:
     with ProgressLine(f"reads {source.log.topic}", max(0, until - start)) as progress:
         for batch in read_to_end(source.log, start, end=until, on_unreadable=unreadable.append):
             for record in batch:
-                watch.tell(record)
+                watch.apply(record)
             progress(batch[-1].offset + 1 - start)
     if unreadable:
         first = unreadable[0]

@@ -115,14 +115,14 @@ class EventPlayer:
         self._notice: str | None = None
         self._unreadable: dict[str, None] = {}
 
-    def go(self, place: str | None) -> None:
+    def go_to(self, place: str | None) -> None:
         """To OFFSET|TIME, from where the past is played; or to the end: live, where the log grows."""
         self._place = place
         self._begun = False
         self._steps = 0
         self._pending.clear()
         self._notice = None
-        self._term = self._reader.want(place, -1 if self._watch is None else self._watch.offset)
+        self._term = self._reader.seek_to(place, -1 if self._watch is None else self._watch.offset)
 
     def pause(self) -> None:
         """Stands still; or goes on, if it stood."""
@@ -157,14 +157,14 @@ class EventPlayer:
             return
         self._live = False
         self._playback = replace(self._playback, paused=True)
-        self.go(str(self._watch.offset - 1))
+        self.go_to(str(self._watch.offset - 1))
 
-    def look_at(self, job_id: str | None) -> None:
+    def select_job(self, job_id: str | None) -> None:
         """The job whose tasks and checkpoints are to be in the View."""
         self._stale = self._stale or job_id != self._looked_at
         self._looked_at = job_id
 
-    def say(self, notice: str | None) -> None:
+    def show_notice(self, notice: str | None) -> None:
         """What the Status is to tell."""
         self._notice = notice
 
@@ -177,9 +177,9 @@ class EventPlayer:
         if self._target is not None:
             self._catch_up(self._watch, self._target, until)
         elif self._live:
-            self._tell_until(self._watch, until, lambda _: True)
+            self._apply_until(self._watch, until, lambda _: True)
             if self._watch.told >= _RESTART_AFTER_EVENTS:
-                self._watch = self._watch.renewed()
+                self._watch = self._watch.copy()
         elif self._steps:
             self._make_steps(self._watch)
         elif not self._playback.paused:
@@ -262,7 +262,7 @@ class EventPlayer:
                 self._position, self._end = position, max(end, self._end)
                 self._unreadable.update(dict.fromkeys(message.unreadable))
             case SeekRejected(why=why):
-                self._refused(why)
+                self._on_seek_rejected(why)
 
     def _begin(self, message: ReadStarted) -> None:
         if message.watch is not None:
@@ -275,16 +275,16 @@ class EventPlayer:
         # What was played before has nothing to do with what comes.
         self._playback = replace(self._playback, time=message.time or 0, passed_over=0)
 
-    def _refused(self, why: str) -> None:
+    def _on_seek_rejected(self, why: str) -> None:
         self._notice = why
         if self._watch is not None:
             # What was given behind the event that is shown has been thrown away: it is read again.
             place = None if self._live else str(self._watch.offset)
-            self.go(place)
+            self.go_to(place)
             self._notice = why
 
     def _catch_up(self, watch: ViewBuilder, target: int, until: float) -> None:
-        self._tell_until(watch, until, lambda record: record.offset <= target)
+        self._apply_until(watch, until, lambda record: record.offset <= target)
         if self._position > target and (not self._pending or self._pending[0].offset > target):
             self._target = None
             self._playback = replace(self._playback, time=max(self._playback.time, self._now_of_watch()))
@@ -296,7 +296,7 @@ class EventPlayer:
                 self._notice = "the past is over: live from here on"
             return
         self._playback = playback = self._playback.after(elapsed_s, self._due(watch))
-        if not self._tell_until(watch, until, lambda record: self._due(watch) <= playback.time):
+        if not self._apply_until(watch, until, lambda record: self._due(watch) <= playback.time):
             # It can't be folded that fast: the clock waits.
             self._playback = replace(playback, time=self._now_of_watch())
 
@@ -304,27 +304,27 @@ class EventPlayer:
         """Those that were asked for, as far as there are events; more may have to be read first."""
         while self._steps and self._pending:
             self._steps -= 1
-            self._tell(watch)
+            self._apply(watch)
         if self._steps and self._at_end():
             self._steps, self._notice = 0, "nothing was said after this"
 
     def _due(self, watch: ViewBuilder) -> Time:
         return max(self._pending[0].header.time, watch.time or 0)
 
-    def _tell_until(self, watch: ViewBuilder, until: float, wanted: Callable[[Record], bool]) -> bool:
+    def _apply_until(self, watch: ViewBuilder, until: float, wanted: Callable[[Record], bool]) -> bool:
         """Tells what is there and wanted; False where the time was over before that."""
         pending, count = self._pending, 0
         while pending and wanted(pending[0]):
-            self._tell(watch)
+            self._apply(watch)
             count += 1
             if count % _ENOUGH == 0 and time.monotonic() > until:
                 return not pending or not wanted(pending[0])
         return True
 
-    def _tell(self, watch: ViewBuilder) -> None:
+    def _apply(self, watch: ViewBuilder) -> None:
         record = self._pending.popleft()
-        watch.tell(record)
+        watch.apply(record)
         if watch.told % _COPY_EVERY_EVENTS == 0:
-            self._reader.keep(watch.renewed())
+            self._reader.store_builder(watch.copy())
         if not self._live and self._target is None:
             self._playback = self._playback.reached(self._now_of_watch())

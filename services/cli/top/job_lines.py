@@ -59,7 +59,7 @@ class JobLines:
         self.missing = 0
         """How many slots all of them wait for."""
 
-    def met(self, record: Record) -> None:
+    def on_event(self, record: Record) -> None:
         """An event that was folded."""
         header = record.header
         if header.recipient == EVERYONE:
@@ -68,16 +68,16 @@ class JobLines:
             if kind_of(each) == JOB_MASTER:
                 self._changed.add(instance_of(each))
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Brings all up to date."""
         state = self._fold.replica.states.get(DISPATCHER)
         if not isinstance(state, DispatcherState):
             return
         changed, self._changed = self._changed, set()
-        if self._all or state.jobs is not self._jobs or not all(map(self._renew, changed)):
-            self._look_at_all(state)
+        if self._all or state.jobs is not self._jobs or not all(map(self._update_job, changed)):
+            self._update_all(state)
 
-    def _look_at_all(self, state: DispatcherState) -> None:
+    def _update_all(self, state: DispatcherState) -> None:
         self._all, self._jobs = False, state.jobs
         before = self._known
         self._known = {job_id: self._line(job, before.get(job_id)) for job_id, job in state.jobs.items()}
@@ -87,7 +87,7 @@ class JobLines:
         self.lines = sorted((each.line for each in self._known.values()), key=_order)
         self._places = {each.job.job_id: place for place, each in enumerate(self.lines)}
 
-    def _renew(self, job_id: str) -> bool:
+    def _update_job(self, job_id: str) -> bool:
         """One of them; False where it has to be shown elsewhere than it was."""
         before = self._known.get(job_id)
         if before is None:

@@ -35,7 +35,7 @@ def read_live_processes(configuration: Configuration) -> LiveProcesses:
     from ..local import LocalCluster
 
     try:
-        local = LocalCluster.of(configuration)
+        local = LocalCluster.from_configuration(configuration)
     except Exception as error:
         if to_failure(error) is None:
             raise
@@ -76,7 +76,7 @@ class LiveProcessesPoller:
         """Begins."""
         self._thread.start()
 
-    def answer(self) -> LiveProcesses:
+    def latest(self) -> LiveProcesses:
         """The last one. Raises what ended the asking: a mistake of ours."""
         if self._error is not None:
             raise self._error

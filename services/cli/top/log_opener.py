@@ -38,11 +38,12 @@ class LogOpener:
         self.configuration = found
         log = open_event_log(found, timeout=_TIMEOUT_S)
         return OpenLog(
-            LogSource(log, found.cluster_id, store=SnapshotStore.of(found)), JobHistoryStore.of(found)
+            LogSource(log, found.cluster_id, store=SnapshotStore.from_configuration(found)),
+            JobHistoryStore.from_configuration(found),
         )
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Where the log is, for people."""
         if self._file is not None:
             return self._file.name

@@ -137,13 +137,13 @@ class LogReader:
         """Begins to read, once a place is wanted."""
         self._thread.start()
 
-    def want(self, place: str | None, shown: int = -1) -> int:
+    def seek_to(self, place: str | None, shown: int = -1) -> int:
         """Goes to OFFSET|TIME, or to the end; returns the term of what comes from there."""
         self._asked += 1
         self._wanted.put(_SeekRequest(self._asked, place, shown))
         return self._asked
 
-    def keep(self, watch: ViewBuilder) -> None:
+    def store_builder(self, watch: ViewBuilder) -> None:
         """A moment to begin from when somebody goes back; nobody else is to use it."""
         self._kept.put(watch)
 
@@ -165,21 +165,21 @@ class LogReader:
                 try:
                     if self._opened is None:
                         self._open_again()
-                    self._go_on()
+                    self._run_once()
                 except _Interrupted:
                     continue
                 except Exception as error:
-                    self._went_wrong(error)
+                    self._on_error(error)
         except _Interrupted:
             pass
         except Exception as error:
             self._put(ReaderFailed(error), anyway=True)
         finally:
-            self._let_go()
+            self._close_log()
 
-    def _go_on(self) -> None:
+    def _run_once(self) -> None:
         """Does what is wanted, or reads a little. Raises what reading raises."""
-        wanted = self._newest_wish()
+        wanted = self._newest_request()
         if wanted is not None:
             self._begin(wanted)
         elif not self._watching:
@@ -187,7 +187,7 @@ class LogReader:
         else:
             self._read()
 
-    def _newest_wish(self) -> _SeekRequest | None:
+    def _newest_request(self) -> _SeekRequest | None:
         found = None
         while not self._wanted.empty():
             found = self._wanted.get()
@@ -237,7 +237,7 @@ class LogReader:
             del self._known[::2]
         near = [each for each in self._known if each.offset <= target]
         if near:
-            return near[-1].renewed(), near[-1].offset + 1
+            return near[-1].copy(), near[-1].offset + 1
         watch = ViewBuilder(opened.source.cluster)
         return watch, watch.begin(opened.source.log, opened.source.store, opened.histories, target - CONTEXT)
 
@@ -263,7 +263,7 @@ class LogReader:
         if self._tail is None:
             self._tail = self._tail_from(self._position)
         if not self._opened.live and self._tail.position >= self._end:
-            self._wait_for_a_wish()
+            self._wait_for_request()
             return
         for _ in range(_QUIET_POLLS):
             records = self._tail.poll(_POLL_S)
@@ -284,11 +284,11 @@ class LogReader:
             )
         self._end = end
 
-    def _wait_for_a_wish(self) -> None:
+    def _wait_for_request(self) -> None:
         while self._wanted.empty() and not self._stopped.wait(0.05):
             pass
 
-    def _went_wrong(self, error: Exception) -> None:
+    def _on_error(self, error: Exception) -> None:
         """Tells of it. Raises what nobody expects, _Interrupted."""
         known = to_failure(error)
         if known is None:
@@ -296,9 +296,9 @@ class LogReader:
         final = self._opened is not None and not self._opened.live
         self._put(LogUnreachable(" ".join(str(known).split()), final))
         if final:
-            self._wait_for_a_wish()
+            self._wait_for_request()
             return
-        self._let_go()
+        self._close_log()
         self._stopped.wait(self._retry_s)
 
     def _open_again(self) -> None:
@@ -312,7 +312,7 @@ class LogReader:
         self._opened = opened
         self._put(LogReconnected())
 
-    def _let_go(self) -> None:
+    def _close_log(self) -> None:
         tail, opened = self._tail, self._opened
         self._tail = self._opened = None
         if tail is not None:

@@ -129,7 +129,7 @@ class TopApp(App[None]):
     def draw(self) -> None:
         """What is to be seen now."""
         size = self.size
-        self._player.look_at(open_job(self.look))
+        self._player.select_job(open_job(self.look))
         view, status, presence = self._player.view(), self._player.status(), self.presence()
         of = (view.offset, view.detail, self.look, status, presence, size)
         if of == self._drawn:
@@ -152,7 +152,7 @@ class TopApp(App[None]):
             if pressed.ask is not None:
                 self._perform(pressed.ask, pressed.place)
             elif pressed.look.question is None:
-                self._player.say(None)
+                self._player.show_notice(None)
             self.draw()
 
     async def action_quit(self) -> None:
@@ -180,9 +180,9 @@ class TopApp(App[None]):
             case PlayerCommand.BACK:
                 player.step_back()
             case PlayerCommand.LIVE:
-                player.go(None)
+                player.go_to(None)
             case PlayerCommand.GO:
-                player.go(place)
+                player.go_to(place)
             case PlayerCommand.QUIT:
                 pass
 
@@ -194,7 +194,7 @@ def show(opener: LogOpener, opened: OpenLog, place: str | None, speed: float, gl
     disable_logging()
     reader = LogReader(opened, opener.open)
     player = EventPlayer(
-        reader, live=opened.live, cluster=opened.source.cluster, source=opener.told, speed=speed
+        reader, live=opened.live, cluster=opened.source.cluster, source=opener.description, speed=speed
     )
     configuration = opener.configuration
     asker = (
@@ -202,12 +202,12 @@ def show(opener: LogOpener, opened: OpenLog, place: str | None, speed: float, gl
         if configuration is None
         else LiveProcessesPoller(lambda: read_live_processes(opener.configuration or configuration))
     )
-    app = TopApp(player, glyphs, presence=LiveProcesses if asker is None else asker.answer)
+    app = TopApp(player, glyphs, presence=LiveProcesses if asker is None else asker.latest)
     reader.start()
     if asker is not None:
         asker.start()
     try:
-        player.go(place)
+        player.go_to(place)
         app.run(mouse=False)
         if app.error is not None:
             raise app.error

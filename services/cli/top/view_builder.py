@@ -99,10 +99,10 @@ class ViewBuilder:
         self._elected = {each.address: each.since for each in masters}
         return start
 
-    def renewed(self) -> ViewBuilder:
+    def copy(self) -> ViewBuilder:
         """Another one that goes on from here, and remembers no more than what is shown. What began events that come may
         be forgotten."""
-        watch = ViewBuilder(self.cluster, EventAnnotator(self._teller.fold.renewed()))
+        watch = ViewBuilder(self.cluster, EventAnnotator(self._teller.fold.copy()))
         watch._time, watch._lines = self._time, self._lines.copy()
         watch._restarts.update(self._restarts)
         watch._failures = self._failures.copy()
@@ -110,11 +110,11 @@ class ViewBuilder:
         watch._elected = self._elected.copy()
         return watch
 
-    def tell(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         """The next event."""
         self.told += 1
-        told = self._teller.tell(record)
-        self._jobs.met(record)
+        told = self._teller.annotate(record)
+        self._jobs.on_event(record)
         self._time = record.header.time if self._time is None else max(self._time, record.header.time)
         self._lines.append(self._line(told))
         self._count_restarts()
@@ -143,7 +143,7 @@ class ViewBuilder:
     def view(self, looked_at: str | None = None) -> View:
         """The moment behind the last event; `open_job`: the job whose tasks and checkpoints are wanted."""
         fold = self._teller.fold
-        self._jobs.look()
+        self._jobs.update()
         workers, slots = self._task_executors(self._jobs.tasks)
         registered = {each.resource_id for each in workers}
         return View(
@@ -167,7 +167,7 @@ class ViewBuilder:
         ignored = teller.ignored_because(told)
         if ignored is not None:
             text, mark = f"{text} (ignored: {ignored})", LineMark.IGNORED
-        elif told.trouble >= Severity.FAILURE:
+        elif told.severity >= Severity.FAILURE:
             mark = LineMark.ROOT if told.root == told.offset else LineMark.FAILURE
         return LogLine(
             offset=told.offset,

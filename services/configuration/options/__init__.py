@@ -44,7 +44,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
 }
 """Title of a part of the table -> its options."""
 OPTIONS: tuple[ConfigOption[Any], ...] = tuple(option for group in GROUPS.values() for option in group)
-ORDERED = (OrderedOptions(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, strictly=True), *job_options.ORDERED)
+ORDERED = (OrderedOptions(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, is_strict=True), *job_options.ORDERED)
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
 KEYS = (*BY_KEY, EXTERNAL_RESOURCE_AMOUNT.key)
 """As people look for them."""
@@ -67,7 +67,7 @@ def environment_variable(key: str) -> str:
 def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
     """One line for each contradiction between values that are possible each by itself."""
     for pair in ORDERED:
-        if (fault := pair.fault(configuration)) is not None:
+        if (fault := pair.find_error(configuration)) is not None:
             yield fault
     yield from zookeeper.find_contradictions(configuration)
     yield from external_resources.find_contradictions(configuration)

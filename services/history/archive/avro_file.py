@@ -176,11 +176,11 @@ class AvroReader:
         """A block's entries up to the first that is not known. Raises DamagedArchive."""
         block = self._blocks[number]
         try:
-            return self._decoded(block, self._inflated(block))
+            return self._decode(block, self._inflate(block))
         except (ValueError, IndexError, TypeError, KeyError, struct.error, EOFError, zlib.error) as error:
             raise self._damaged(number, block.at, _words(error)) from None
 
-    def _inflated(self, block: _Block) -> bytes:
+    def _inflate(self, block: _Block) -> bytes:
         """Raises ValueError, zlib.error."""
         self._file.seek(block.at)
         inflate = zlib.decompressobj(_DEFLATE)
@@ -194,7 +194,7 @@ class AvroReader:
             raise ValueError("its checksum is another")
         return data
 
-    def _decoded(self, block: _Block, data: bytes) -> tuple[list[Item], UnknownEventType | None]:
+    def _decode(self, block: _Block, data: bytes) -> tuple[list[Item], UnknownEventType | None]:
         items: list[Item] = []
         at, last = 0, block.first - 1
         for _ in range(block.entries):

@@ -51,7 +51,7 @@ class EventSelection(msgspec.Struct, frozen=True):
         """Whether events between start and end are left out."""
         return bool(self.types) or self.job is not None
 
-    def selected(self, first: int) -> str | None:
+    def describe_selection(self, first: int) -> str | None:
         """How it was asked for, where it is no whole beginning of a log that begins at `first`."""
         said = [] if self.complete else ["of a selection"]
         if self.start > 0:
@@ -80,7 +80,7 @@ def export(
     Raises CannotExport; LogUnavailable, LogTruncated, ArchiveError of the log that is read.
     """
     tune_gc_for_replay()
-    selected = choice.selected(first_offset(log))
+    selected = choice.describe_selection(first_offset(log))
     description = ArchiveManifest(cluster=cluster, whole=selected is None, selected=selected)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -143,13 +143,13 @@ def _merge(batch: list[Record], unreadable: list[Unreadable]) -> list[Item]:
 def _filter(
     log: EventLog, choice: EventSelection, store: SnapshotStore | None, on_progress: OnProgress | None
 ) -> Iterator[list[Item]]:
-    wanted = EventFilter.of(choice.types, choice.job, choice.start)
+    wanted = EventFilter.from_options(choice.types, choice.job, choice.start)
     # Which job an event belongs to is known only from what was said before.
     fold = HistoryProjection() if choice.job is not None else None
     start = choice.start if fold is None else fold.begin(log, store)
     for batch in read_to_end(log, start, end=choice.end):
-        told = (FormattedEvent(each, None) if fold is None else fold.tell(each) for each in batch)
-        items: list[Item] = [each.record for each in told if wanted.takes(each)]
+        told = (FormattedEvent(each, None) if fold is None else fold.apply(each) for each in batch)
+        items: list[Item] = [each.record for each in told if wanted.matches(each)]
         if items:
             yield items
         if on_progress is not None:

@@ -81,7 +81,7 @@ class FileLog:
             spare, self._spare = self._spare, None
         return reader(self._path) if spare is None else spare
 
-    def give_back(self, used: ArchiveReader) -> None:
+    def return_reader(self, used: ArchiveReader) -> None:
         """When the tail is closed."""
         with self._lock:
             if self._spare is None and not self._closed:
@@ -149,5 +149,5 @@ class _FileTail:
     def close(self) -> None:
         if self._reader is not None:
             self._batches = iter(())
-            self._log.give_back(self._reader)
+            self._log.return_reader(self._reader)
             self._reader = None

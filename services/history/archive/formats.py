@@ -19,7 +19,7 @@ class ArchiveFormat(StrEnum):
     PARQUET = "parquet"
 
     @classmethod
-    def of_name(cls, path: Path) -> ArchiveFormat | None:
+    def from_name(cls, path: Path) -> ArchiveFormat | None:
         """By the end of the file's name; None where that says nothing."""
         return _ENDINGS.get(path.suffix.lower())
 

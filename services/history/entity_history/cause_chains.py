@@ -78,8 +78,8 @@ def trace_causes(teller: EventAnnotator, log: EventLog, offset: int) -> CauseCha
 
     Raises LookupError where there is no event; LogUnavailable.
     """
-    chain = teller.chains.upwards(offset)
-    missing = None if teller.chains.knows(chain[-1]) else chain.pop()
+    chain = teller.chains.causes_upward(offset)
+    missing = None if teller.chains.contains(chain[-1]) else chain.pop()
     told = [_annotate_again(teller, record) for record in _records(log, chain)]
     if not told:
         raise LookupError(
@@ -172,10 +172,10 @@ class EffectTree:
 def _annotate_again(teller: EventAnnotator, record: Record) -> AnnotatedEvent:
     """An event that was told before."""
     chains, offset = teller.chains, record.offset
-    trouble = chains.trouble(offset)
+    trouble = chains.severity(offset)
     root = chains.root_of(offset) if trouble >= Severity.FAILURE else None
     entry = FormattedEvent(record, None, None, teller.ignored.get(offset))
-    return AnnotatedEvent(entry, (), trouble, root, chains.waited(offset))
+    return AnnotatedEvent(entry, (), trouble, root, chains.has_waited(offset))
 
 
 def _records(log: EventLog, offsets: Sequence[int]) -> Iterator[Record]:

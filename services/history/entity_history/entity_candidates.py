@@ -31,7 +31,7 @@ class EntityCandidates:
         self._fitting: list[Entity] = []
         """Those that were not asked for by their ids."""
         teller.entities.counting = False
-        teller.entities.when_met = self._met
+        teller.entities.when_met = self._on_entity
 
     def add(self, told: AnnotatedEvent) -> None:
         """The next event."""
@@ -40,15 +40,15 @@ class EntityCandidates:
             if each in timelines:
                 timelines[each].add(told)
 
-    def chosen(self) -> tuple[Entity, EntityHistoryBuilder | None]:
+    def select(self) -> tuple[Entity, EntityHistoryBuilder | None]:
         """Who is meant, as far as the log was told, and its story; None where that was not collected from its beginning
         on: it was one of too many, or has got its name late. Raises Unknown, Ambiguous."""
         live = live_jobs(self._teller.fold.replica.states)
         found = self._wanted.find(self._teller.entities.lives, live)
         return found, self._timelines.get(found)
 
-    def _met(self, entity: Entity, life: EntityLifetime) -> None:
-        if entity in self._timelines or not self._wanted.fits(entity, life):
+    def _on_entity(self, entity: Entity, life: EntityLifetime) -> None:
+        if entity in self._timelines or not self._wanted.matches(entity, life):
             return
         if len(self._fitting) == _MAX_CANDIDATES:
             for each in self._fitting:

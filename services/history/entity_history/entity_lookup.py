@@ -61,11 +61,11 @@ class EntityQuery:
         kinds = EntityKind if self._kind is None else (self._kind,)
         return frozenset(Entity(each, self._id) for each in kinds)
 
-    def fits(self, entity: Entity, life: EntityLifetime) -> bool:
+    def matches(self, entity: Entity, life: EntityLifetime) -> bool:
         """Whether it may be the one that is meant."""
         if self._tier(entity, life) is not None:
             return True
-        return self._kind is not None and EntityQuery(self.text, self.job, plain=True).fits(entity, life)
+        return self._kind is not None and EntityQuery(self.text, self.job, plain=True).matches(entity, life)
 
     def find(self, lives: Mapping[Entity, EntityLifetime], live_jobs: Collection[str] = ()) -> Entity:
         """The one that is meant; `live_jobs` are the ids of those that have not ended. Raises Unknown, Ambiguous."""

@@ -78,7 +78,7 @@ class EntityResolver:
                 life = self.lives.get(each) or self._met(each, replica.offset)
                 life.events += 1
             if state.graph is not None:
-                self.named(job(state.job_id), state.graph.name)
+                self.add_names(job(state.job_id), state.graph.name)
             for held in state.slots.slots.values():
                 self.job_of[held.allocation_id] = state.job_id
                 self.holdings.give(held.allocation_id, held.resource_id, held.slot_number)
@@ -93,13 +93,13 @@ class EntityResolver:
                 else:
                     self.holdings.submit(attempt, execution.allocation_id, execution.resource_id)
 
-    def concerned(self, entry: FormattedEvent, before: Mapping[str, Any]) -> tuple[Entity, ...]:
+    def resolve(self, entry: FormattedEvent, before: Mapping[str, Any]) -> tuple[Entity, ...]:
         """Those that an event concerns; the fold has just told it. `before`: states, by address, as they were."""
         record = entry.record
         header, body, kind = record.header, record.body, type(record.body)
         heeded, plan = entry.ignored is None, entity_extraction.extraction_plan(kind)
         if heeded:
-            self._heed(record, plan)
+            self._learn_from_event(record, plan)
         found = _participants(header.sender, header.recipient, plan.names_something).copy()
         # Tasks and allocations begin where a JobMaster's state has them first: they may be said later, or never.
         for each in self._fold.changed:
@@ -135,7 +135,7 @@ class EntityResolver:
         """As `concerned`, for who needs the names of things only: finds nobody, and nobody has a life."""
         record, kind = entry.record, type(entry.record.body)
         if entry.ignored is None:
-            self._heed(record, entity_extraction.extraction_plan(kind))
+            self._learn_from_event(record, entity_extraction.extraction_plan(kind))
         for each in self._fold.changed:
             if each in before and kind_of(each) == JOB_MASTER:
                 self._find_new(each, before[each], {})
@@ -149,7 +149,7 @@ class EntityResolver:
         names = life.names if life is not None else self._named.get(entity, ())
         return names[0] if names else entity.id
 
-    def named(self, entity: Entity, *names: str) -> None:
+    def add_names(self, entity: Entity, *names: str) -> None:
         """People know it by these names, too."""
         life = self.lives.get(entity)
         known = self._named.get(entity, ()) if life is None else life.names
@@ -180,7 +180,7 @@ class EntityResolver:
 
     def _on(self, resource_id: str) -> Iterator[Entity]:
         """What a TaskExecutor holds: allocations, their slots and jobs, and the tasks in them."""
-        for allocation_id, attempts in self.holdings.on(resource_id).items():
+        for allocation_id, attempts in self.holdings.occupancy_on(resource_id).items():
             yield allocation(allocation_id)
             if allocation_id in self.slot_of:
                 yield self.slot_of[allocation_id]
@@ -202,7 +202,7 @@ class EntityResolver:
                 if kind_of(each) == JOB_MASTER and not claimed(each):
                     yield job(instance_of(each))
 
-    def _heed(self, record: Record, plan: entity_extraction.ExtractionPlan) -> None:
+    def _learn_from_event(self, record: Record, plan: entity_extraction.ExtractionPlan) -> None:
         """Learns what an event says of how things belong together, and what they are called."""
         lesson = _LEARN_FROM.get(type(record.body))
         if lesson is not None:
@@ -229,11 +229,11 @@ class EntityResolver:
 
     def _registered(self, record: Record) -> None:
         assert isinstance(record.body, task_executor.TaskExecutorRegistrationSuccess)
-        self.named(task_executor_of(instance_of(record.header.recipient)), record.body.instance_id)
+        self.add_names(task_executor_of(instance_of(record.header.recipient)), record.body.instance_id)
 
     def _learn_name(self, body: Any) -> None:
         if isinstance(body.job_graph, JobGraph):
-            self.named(job(body.job_id), body.job_graph.name)
+            self.add_names(job(body.job_id), body.job_graph.name)
 
     def _reported(self, record: Record) -> None:
         body = record.body
@@ -277,7 +277,7 @@ class EntityResolver:
     def learn_task(self, attempt: str, entity: Entity, name: str) -> None:
         """An Execution is an attempt of a task, and what that is called."""
         self.task_of[attempt] = entity
-        self.named(entity, name, attempt)
+        self.add_names(entity, name, attempt)
 
 
 _LEARN_FROM: Mapping[type[Body], Callable[[EntityResolver, Record], None]] = {

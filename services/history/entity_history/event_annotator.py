@@ -47,10 +47,10 @@ class AnnotatedEvent(msgspec.Struct, frozen=True, gc=False):
 
     entry: FormattedEvent
     entities: tuple[Entity, ...]
-    trouble: Severity = Severity.NONE
+    severity: Severity = Severity.NONE
     root: int | None = None
     """Of a failure: the offset of the one that it began with, perhaps its own."""
-    waited: bool = False
+    has_waited: bool = False
     """Whether it was said because time had passed since its cause."""
 
     @property
@@ -91,7 +91,7 @@ class EventAnnotator:
         events concern; else nobody has a life."""
         self.fold = fold or HistoryProjection()
         self.entities = EntityResolver(self.fold)
-        self._find_concerned = self.entities.concerned if concerned else self.entities.learn
+        self._find_concerned = self.entities.resolve if concerned else self.entities.learn
         self.chains = FailureChains()
         self.failures: dict[int, AnnotatedEvent] = {}
         """By offset."""
@@ -112,18 +112,18 @@ class EventAnnotator:
         self.entities.adopt()
         return start
 
-    def tell(self, record: Record) -> AnnotatedEvent:
+    def annotate(self, record: Record) -> AnnotatedEvent:
         """The next event."""
         offset, header, body = record.offset, record.header, record.body
         kind, cause = type(body), header.cause
         before = self._before(record)
         waited = self._waited(header, before)
         struck = isinstance(body, TaskExecutorLost) and self.entities.holdings.has_tasks(body.resource_id)
-        entry = self.fold.tell(record)
+        entry = self.fold.apply(record)
         concerned = self._find_concerned(entry, before)
         trouble = _NONE
         if kind in FAILURE_EVENTS and entry.ignored is None:
-            trouble = severity(body, self.chains.trouble(cause), struck)
+            trouble = severity(body, self.chains.severity(cause), struck)
             if waited and trouble is _FAILURE and kind is not SlotAllocationFailed:
                 # What was waited for did not come. (That no slot is there has to do with what took them away.)
                 trouble = Severity.FACT
@@ -138,7 +138,7 @@ class EventAnnotator:
             self.ignored[offset] = entry.ignored
         return told
 
-    def turns(self, since: int) -> RecentDecisions:
+    def recent_decisions(self, since: int) -> RecentDecisions:
         """The last turns of who has something to say yet, and of those who decided behind the offset `since`."""
         awake = self.fold.replica.is_active
         found = {
@@ -148,7 +148,7 @@ class EventAnnotator:
         }
         return RecentDecisions(self._marked, found)
 
-    def go_on_with(self, turns: RecentDecisions) -> None:
+    def resume_from(self, turns: RecentDecisions) -> None:
         """The last turns, as another knew them."""
         self._marked, self._turns = turns.marked, dict(turns.last)
 

@@ -74,11 +74,11 @@ class EventFilter(msgspec.Struct, frozen=True):
     """The first offset."""
 
     @classmethod
-    def of(cls, types: Iterable[str] = (), job: str | None = None, start: int = 0) -> EventFilter:
+    def from_options(cls, types: Iterable[str] = (), job: str | None = None, start: int = 0) -> EventFilter:
         """As people ask for it."""
         return cls(frozenset(each.lower() for each in types), job, start)
 
-    def takes(self, entry: FormattedEvent) -> bool:
+    def matches(self, entry: FormattedEvent) -> bool:
         """Whether the event is asked for."""
         if entry.record.offset < self.start or (self.job is not None and entry.job != self.job):
             return False

@@ -49,7 +49,7 @@ def group_key(told: AnnotatedEvent) -> Hashable:
         case job_master.CheckpointAborted():
             what = body.failure
         case _:
-            what = told.trouble
+            what = told.severity
     return type(body), what, told.entry.ignored is not None
 
 
@@ -74,13 +74,13 @@ class EventGroup:
         return self.first.cause
 
     @property
-    def waited(self) -> int | None:
+    def wait_us(self) -> int | None:
         """How long after its cause the first was said, in microseconds."""
         cause = self.first.cause
         said = None if cause is None else self._teller.chains.time(cause)
         return None if said is None else self.first.time - said
 
-    def takes(self, told: AnnotatedEvent) -> bool:
+    def accepts(self, told: AnnotatedEvent) -> bool:
         """Whether it comes soon enough after the last to be told together with it."""
         return type(told.body) in _RECURRING or told.time - self.last.time < _LONGEST_GAP
 

@@ -179,7 +179,7 @@ class FailureChains:
             first, array("q", causes).tobytes(), steps.tobytes(), bytes(self._troubles[place:])
         )
 
-    def go_on(self, part: FailureChainsSegment) -> None:
+    def resume_from(self, part: FailureChainsSegment) -> None:
         """Adds what was the next part of another."""
         if part.first != self._next:
             self._pass_over(part.first)
@@ -200,14 +200,14 @@ class FailureChains:
         # A cause lies before what it causes: whatever a damaged log says, no walk goes round.
         return found if 0 <= found < offset else None
 
-    def trouble(self, offset: int | None) -> Severity:
+    def severity(self, offset: int | None) -> Severity:
         """What an event was; NONE of what is not known."""
         place = _UNKNOWN if offset is None else offset - self._first
         if not 0 <= place < len(self._troubles):
             return Severity.NONE
         return _SEVERITIES[self._troubles[place] & ~_WAITED]
 
-    def waited(self, offset: int) -> bool:
+    def has_waited(self, offset: int) -> bool:
         """Whether the clock made an event's sender say it."""
         place = offset - self._first
         return 0 <= place < len(self._troubles) and bool(self._troubles[place] & _WAITED)
@@ -217,14 +217,14 @@ class FailureChains:
         place = offset - self._first
         return self._times[place] if self._knows(place) else None
 
-    def knows(self, offset: int) -> bool:
+    def contains(self, offset: int) -> bool:
         """Whether there is an event at an offset, of those that were read."""
         return self._knows(offset - self._first)
 
     def _knows(self, place: int) -> bool:
         return 0 <= place < len(self._times) and self._times[place] != _UNKNOWN
 
-    def upwards(self, offset: int) -> list[int]:
+    def causes_upward(self, offset: int) -> list[int]:
         """An event and its causes, up to the one that has none."""
         found = [offset]
         while (cause := self.cause(found[-1])) is not None:
@@ -234,8 +234,8 @@ class FailureChains:
     def root_of(self, offset: int) -> int | None:
         """The failure that a failure began with, itself perhaps; None for what is none."""
         root = None
-        for each in self.upwards(offset):
-            trouble = self.trouble(each)
+        for each in self.causes_upward(offset):
+            trouble = self.severity(each)
             if trouble is Severity.FACT:
                 return each
             if trouble is Severity.FAILURE:

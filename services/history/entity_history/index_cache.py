@@ -52,20 +52,20 @@ class CauseIndex:
         self._generation = index.generation
         self._heard: Callable[[AnnotatedEvent], object] = _nothing
         self._recorder = StateIndexWriter(
-            index, self.teller.fold.replica, mark, apply=self._tell, when_marked=self._marked
+            index, self.teller.fold.replica, mark, apply=self._annotate, when_marked=self._marked
         )
 
-    def tell(self, batch: list[Record], heard: Callable[[AnnotatedEvent], object] | None = None) -> None:
+    def annotate(self, batch: list[Record], heard: Callable[[AnnotatedEvent], object] | None = None) -> None:
         """The next events of the log; `heard` is called with what is told of each."""
         self._heard = heard or _nothing
         self._recorder.fold(batch)
 
-    def reached(self, end: int) -> None:
+    def on_offset_reached(self, end: int) -> None:
         """All events below `end` were told."""
-        self._recorder.reached(end)
+        self._recorder.on_offset_reached(end)
 
-    def _tell(self, record: Record) -> None:
-        self._heard(self.teller.tell(record))
+    def _annotate(self, record: Record) -> None:
+        self._heard(self.teller.annotate(record))
 
     def _recall(self, index: StateIndex, at_most: int) -> IndexMark | None:
         stretches = index.stretches(at_most)
@@ -78,13 +78,13 @@ class CauseIndex:
         found = [msgspec.msgpack.decode(each.data, type=_IndexedSegment) for each in stretches]
         teller = self.teller
         for each in found:
-            teller.chains.go_on(each.chains)
+            teller.chains.resume_from(each.chains)
             teller.ignored.update(each.ignored)
             for attempt, task_id, name in each.learnt:
                 teller.entities.learn_task(attempt, Entity(EntityKind.TASK, task_id), name)
-        teller.entities.holdings.go_on_with(found[-1].held)
-        teller.go_on_with(found[-1].turns)
-        teller.fold.go_on_in(replica)
+        teller.entities.holdings.resume_from(found[-1].held)
+        teller.resume_from(found[-1].turns)
+        teller.fold.resume_from(replica)
         self._before = mark.offset
         return mark
 
@@ -98,8 +98,8 @@ class CauseIndex:
             teller.chains.part(self._place),
             ignored,
             learnt,
-            teller.entities.holdings.now(),
-            teller.turns(offset - _RECENT_EVENTS),
+            teller.entities.holdings.snapshot(),
+            teller.recent_decisions(offset - _RECENT_EVENTS),
         )
         data = msgspec.msgpack.encode(stretch)
         if not index.write_stretch(IndexSegment(offset, self._before, data), self._generation):

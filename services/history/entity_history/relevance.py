@@ -112,7 +112,7 @@ def relevance(kind: EntityKind, told: AnnotatedEvent) -> Relevance:
     of = type(body)
     if of in _TURNS:
         return _TURN
-    if told.trouble >= _FAILURE or told.entry.ignored is not None:
+    if told.severity >= _FAILURE or told.entry.ignored is not None:
         return _STEP
     if kind in _WHOLE:
         dull = isinstance(body, job_master.UpdateTaskExecutionState) and body.execution_state in _MINOR_STATES

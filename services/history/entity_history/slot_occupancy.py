@@ -40,13 +40,13 @@ class SlotOccupancy:
         self._held: dict[str, dict[str, dict[str, None]]] = {}
         """ResourceID -> allocations that its slots are held under -> Executions that have not ended there."""
 
-    def on(self, resource_id: str) -> Mapping[str, Mapping[str, None]]:
+    def occupancy_on(self, resource_id: str) -> Mapping[str, Mapping[str, None]]:
         """The allocations that a TaskExecutor's slots are held under, each with what runs there."""
         return self._held.get(resource_id, {})
 
     def has_tasks(self, resource_id: str) -> bool:
         """Whether something runs, or is to run, in a TaskExecutor's slots."""
-        return any(self.on(resource_id).values())
+        return any(self.occupancy_on(resource_id).values())
 
     def give(self, allocation_id: str, resource_id: str, slot_number: int) -> None:
         """A slot is held under an allocation, or is to be."""
@@ -76,7 +76,7 @@ class SlotOccupancy:
             case _:
                 pass
 
-    def now(self) -> OccupancySnapshot:
+    def snapshot(self) -> OccupancySnapshot:
         """What is held now."""
         inside = [held for of_worker in self._held.values() for held in of_worker.items()]
         return OccupancySnapshot(
@@ -93,7 +93,7 @@ class SlotOccupancy:
             },
         )
 
-    def go_on_with(self, held: OccupancySnapshot) -> None:
+    def resume_from(self, held: OccupancySnapshot) -> None:
         """What was held, as another knew it; nothing was told here yet."""
         self._held.update(
             (worker, {each: dict.fromkeys(attempts) for each, attempts in of_worker.items()})

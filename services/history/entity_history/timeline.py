@@ -148,7 +148,7 @@ class EntityHistoryBuilder:
         if told.offset < self._start:
             self._outside += 1
             return
-        self._bring_in_root(told)
+        self._add_root_cause(told)
         if self._everything:
             self._lines.append(line_of(self._group(told)))
             return
@@ -172,7 +172,7 @@ class EntityHistoryBuilder:
         self._flush()
         return self._lines[count:]
 
-    def told(self) -> EntityHistory:
+    def build(self) -> EntityHistory:
         """As far as the log has been read."""
         found = self._lines + [line_of(each) for each in self._groups.values()]
         found.sort(key=lambda line: line.offset)
@@ -198,7 +198,7 @@ class EntityHistoryBuilder:
             lines=tuple(found),
         )
 
-    def _bring_in_root(self, told: AnnotatedEvent) -> None:
+    def _add_root_cause(self, told: AnnotatedEvent) -> None:
         """What a failure began with is part of the story, wherever it befell."""
         if told.root is None or told.root == told.offset or told.root in self._roots:
             return
@@ -212,11 +212,11 @@ class EntityHistoryBuilder:
         key = group_key(told)
         group = self._groups.get(key)
         if group is not None:
-            if group.takes(told):
+            if group.accepts(told):
                 group.add(told)
                 return
             self._flush()
-        if told.trouble >= Severity.FAILURE or not is_grouped_in_phases(self.entity.kind):
+        if told.severity >= Severity.FAILURE or not is_grouped_in_phases(self.entity.kind):
             self._flush()
         self._groups[key] = self._group(told)
 
@@ -241,7 +241,7 @@ class EntityHistoryBuilder:
                 self._ended = told
             if self._outcome.failed and told.root is not None:
                 self._failure = told.root
-        elif told.root is not None and not self._outcome.failed and self._strikes(told):
+        elif told.root is not None and not self._outcome.failed and self._is_highlighted(told):
             self._failure = told.root
             self._runs_again = False
         if isinstance(told.body, job_master.UpdateTaskExecutionState):
@@ -256,7 +256,7 @@ class EntityHistoryBuilder:
             or self._outcome.text == JobStatus.FINISHED.value
         )
 
-    def _strikes(self, told: AnnotatedEvent) -> bool:
+    def _is_highlighted(self, told: AnnotatedEvent) -> bool:
         """Whether it is a failure that a job has to get over."""
         return self.entity.kind is EntityKind.JOB and isinstance(told.body, _HIGHLIGHTED_EVENTS)
 
@@ -267,7 +267,7 @@ class EntityHistoryBuilder:
         """What it goes back to, where the log has that and it is another event."""
         if told is None:
             return None
-        root = self._teller.chains.upwards(told.offset)[-1]
+        root = self._teller.chains.causes_upward(told.offset)[-1]
         if root == told.offset or (self._began is not None and root == self._began.offset):
             return None
         return self._moment(self._teller.roots.get(root))
@@ -282,7 +282,7 @@ def line_of(group: EventGroup) -> HistoryLine:
     """Alone or with its like."""
     first, last = group.first, group.last
     header = first.entry.record.header
-    waited = group.waited if first.waited else None
+    waited = group.wait_us if first.has_waited else None
     return HistoryLine(
         offset=first.offset,
         until=last.offset,
@@ -303,6 +303,6 @@ def line_of(group: EventGroup) -> HistoryLine:
 def _mark(told: AnnotatedEvent) -> LineMark:
     if told.entry.ignored is not None:
         return LineMark.IGNORED
-    if told.trouble < Severity.FAILURE:
+    if told.severity < Severity.FAILURE:
         return LineMark.NONE
     return LineMark.ROOT if told.root == told.offset else LineMark.FAILURE

@@ -106,10 +106,10 @@ class DecisionCheck:
         """JobMasters that failed: what they still owe may be what can't be said."""
         self._code = code_fingerprint()
         for role_address, state in self.replica.states.items():
-            self._journal.changed(role_address, self.replica.offset, state)
+            self._journal.on_states_changed(role_address, self.replica.offset, state)
             self._touched(role_address, self.replica.offset)
 
-    def tell(self, record: Record) -> list[DecisionDifference]:
+    def check_record(self, record: Record) -> list[DecisionDifference]:
         """Folds the next event; returns the differences that it brings to light."""
         replica, counts = self.replica, self.counts
         header, body, offset = record.header, record.body, record.offset
@@ -121,19 +121,19 @@ class DecisionCheck:
         before = replica.leadership
         found: list[DecisionDifference] = []
         if header.decided:
-            found += self._said(record)
+            found += self._on_decision(record)
         elif type(body) is JobMasterFailed or _is_spoken_for(record):
-            self._excused(header.sender)
+            self._excuse(header.sender)
         elif type(body) is StateHash:
-            found += self._hashed(record, body)
+            found += self._on_state_hash(record, body)
         changed = replica.apply(record)
         if replica.leadership is not before:
             self._governed(offset)
         for each in changed:
-            self._journal.changed(each, offset, replica.states[each])
+            self._journal.on_states_changed(each, offset, replica.states[each])
             self._touched(each, offset)
         if type(body) is LeaderElected:
-            self._elected(body, offset, before)
+            self._on_elected(body, offset, before)
         counts.differences += len(found)
         return found
 
@@ -143,9 +143,9 @@ class DecisionCheck:
         self.replica.apply(record)
         return []
 
-    def tell_all(self, records: Iterable[Record]) -> list[DecisionDifference]:
+    def check_all(self, records: Iterable[Record]) -> list[DecisionDifference]:
         """As `tell`, of several events."""
-        return [each for record in records for each in self.tell(record)]
+        return [each for record in records for each in self.check_record(record)]
 
     def finish(self) -> None:
         """The log ends here: what was not said by now was cut off."""
@@ -178,7 +178,7 @@ class DecisionCheck:
         while len(self._leaderships) > 1 and self._leaderships[1][0] <= self._journal.horizon:
             self._leaderships.popleft()
 
-    def _elected(self, body: LeaderElected, offset: int, before: LeadershipState) -> None:
+    def _on_elected(self, body: LeaderElected, offset: int, before: LeadershipState) -> None:
         """Whoever leads now looks at all that it leads; whoever did before says nothing more of it."""
         replica = self.replica
         affected = [body.role]
@@ -198,7 +198,7 @@ class DecisionCheck:
             if replica.is_active(each):
                 self._touched(each, offset)
 
-    def _said(self, record: Record) -> list[DecisionDifference]:
+    def _on_decision(self, record: Record) -> list[DecisionDifference]:
         header = record.header
         sender, at = header.sender, header.decided_at
         session = self._session_of(sender)
@@ -230,7 +230,7 @@ class DecisionCheck:
             found.append(self._difference(DifferenceKind.OTHER, sender, turn, record, first))
         return found
 
-    def _excused(self, role_address: str) -> None:
+    def _excuse(self, role_address: str) -> None:
         """What it owed could not be said."""
         self._excused_roles.add(role_address)
         session = self._session_of(role_address)
@@ -248,7 +248,7 @@ class DecisionCheck:
             *(due for due in session.deadlines.pop_expired(time) if due not in looked_at),
         ):
             session.dirty.pop(each, None)
-            state = journal.behind(at, each)
+            state = journal.states_at(at, each)
             if state is not None:
                 role = replica.role(each, level)
                 self.counts.decisions += 1
@@ -292,18 +292,18 @@ class DecisionCheck:
             turn.time,
             said,
             owed,
-            self._journal.behind(turn.at, sender),
+            self._journal.states_at(turn.at, sender),
             tuple(each for each in self.replica.recent_events(sender) if each.offset <= turn.at),
         )
 
     def _leadership_behind(self, offset: int) -> LeadershipState:
         return next(known for since, known in reversed(self._leaderships) if since <= offset)
 
-    def _hashed(self, record: Record, said: StateHash) -> list[DecisionDifference]:
+    def _on_state_hash(self, record: Record, said: StateHash) -> list[DecisionDifference]:
         if said.code_fingerprint != self._code or said.offset < self._journal.horizon:
             return []
         self.counts.hashes += 1
-        states = self._journal.all_behind(said.offset)
+        states = self._journal.all_states_at(said.offset)
         known = _KnownStates(said.offset, states, self._leadership_behind(said.offset))
         own = StateHasher(known).hashes()
         wrong = sorted(kind for kind in said.hashes if own.get(kind) != said.hashes[kind])

@@ -74,7 +74,7 @@ class DecisionDifference(msgspec.Struct, frozen=True):
             case DifferenceKind.STATE:
                 return f"{where}: {self.detail}"
 
-    def told(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """The line, and below it the events that led there and the state around it."""
         yield self.line()
         for record in self.story:

@@ -23,7 +23,7 @@ class RecentStates:
         self.horizon = -1
         """States behind this offset and later ones are known; those behind earlier ones may not be."""
 
-    def changed(self, role_address: str, offset: int, state: Any) -> None:
+    def on_states_changed(self, role_address: str, offset: int, state: Any) -> None:
         """The event at `offset` has made this the address's state."""
         earlier = self._earlier.get(role_address)
         if earlier is None:
@@ -38,7 +38,7 @@ class RecentStates:
             if not entries:
                 del self._earlier[oldest]
 
-    def behind(self, offset: int, role_address: str) -> Any:
+    def states_at(self, offset: int, role_address: str) -> Any:
         """The address's state once the event at `offset`, which is not below the horizon, had been folded; None before
         its first."""
         found = self._now.get(role_address)
@@ -57,7 +57,7 @@ class RecentStates:
             found = changed_at
         return found
 
-    def all_behind(self, offset: int) -> dict[str, Any]:
+    def all_states_at(self, offset: int) -> dict[str, Any]:
         """All states of then, by address."""
-        states = {each: self.behind(offset, each) for each in self._now}
+        states = {each: self.states_at(offset, each) for each in self._now}
         return {each: state for each, state in states.items() if state is not None}

@@ -64,7 +64,7 @@ class LogTables:
     def table(self, name: str) -> DataFrame:
         """The rows of a table, in upper or lower case. Raises NoSuchTable."""
         wanted = self.tables.get(name) or table(name)
-        return self._scanned(wanted) if self._file is None else _select(self._file, wanted)
+        return self._scan(wanted) if self._file is None else _select(self._file, wanted)
 
     def create_views(self, names: Iterable[str] | None = None) -> None:
         """A temporary view for each table, or for those that are named. Raises NoSuchTable."""
@@ -80,7 +80,7 @@ class LogTables:
         finally:
             log.close()
 
-    def _scanned(self, wanted: Table) -> DataFrame:
+    def _scan(self, wanted: Table) -> DataFrame:
         ranges = max(1, -(-(self.end - self.start) // self._step))
         given = from_arrow_schema(wanted.columns)
         read = _partition_reader(
@@ -111,7 +111,7 @@ def open_log(
     Raises BadPosition, OutsideLog, LogUnavailable, LogTruncated, ArchiveError.
     """
     start, end = extent(of, first, last)
-    return LogTables(spark, ScanOrigin.of(of), start, end, offsets_a_task=offsets_a_task)
+    return LogTables(spark, ScanOrigin.from_source(of), start, end, offsets_a_task=offsets_a_task)
 
 
 def _partition_reader(

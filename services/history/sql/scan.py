@@ -40,7 +40,7 @@ class ScanOrigin(msgspec.Struct, frozen=True):
     schema_registry_credentials_file: str = ""
 
     @classmethod
-    def of(cls, of: Configuration | Path) -> ScanOrigin:
+    def from_source(cls, of: Configuration | Path) -> ScanOrigin:
         """Of a cluster whose Kafka is known, or an exported file."""
         if isinstance(of, Path):
             return cls(str(of.absolute()))
@@ -92,10 +92,10 @@ def rows(log: EventLog, table: Table, start: int, end: int) -> Iterator[pa.Recor
     for batch in read_to_end(log, start, end=end):
         waiting += batch if table.event is None else [r for r in batch if table.event == r.body.AVRO_NAME]
         while len(waiting) >= _BATCH:
-            yield table.of_records(waiting[:_BATCH])
+            yield table.from_records(waiting[:_BATCH])
             del waiting[:_BATCH]
     if waiting:
-        yield table.of_records(waiting)
+        yield table.from_records(waiting)
 
 
 def _unreadable(log: EventLog, table: Table, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -104,4 +104,4 @@ def _unreadable(log: EventLog, table: Table, start: int, end: int) -> Iterator[p
         pass
     found = [each for each in waiting if start <= each.offset < end]
     for at in range(0, len(found), _BATCH):
-        yield table.of_unreadable(found[at : at + _BATCH])
+        yield table.from_unreadable(found[at : at + _BATCH])

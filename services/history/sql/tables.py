@@ -40,14 +40,14 @@ class Table(msgspec.Struct, frozen=True):
     columns: pa.Schema
     """All of them: those of the header first."""
 
-    def of_records(self, records: Sequence[Record]) -> pa.RecordBatch:
+    def from_records(self, records: Sequence[Record]) -> pa.RecordBatch:
         """Rows for events, which are all of the table's type."""
         arrays = _headers(records)
         if self.event is not None and self.fields:
             arrays |= _bodies(self.event, self.fields, [each.body for each in records])
         return self._batch(arrays)
 
-    def of_unreadable(self, found: Sequence[Unreadable]) -> pa.RecordBatch:
+    def from_unreadable(self, found: Sequence[Unreadable]) -> pa.RecordBatch:
         """Rows for what is no event."""
         offsets = pa.array([each.offset for each in found], pa.int64())
         return self._batch(

@@ -73,14 +73,14 @@ class StateIndex:
 
     def not_after(self, time: int) -> log_position.TimeMark | None:
         """The newest mark up to which no event has a time above; None: nothing is known. Raises LogUnavailable."""
-        mark = self._asked(lambda file: self._fit(file.not_after(time)))
+        mark = self._asked(lambda file: self._if_usable(file.not_after(time)))
         return None if mark is None else log_position.TimeMark(mark.offset, mark.latest)
 
     def newest(self, at_most: int) -> IndexMark | None:
         """The newest mark that is not above an offset. Raises LogUnavailable."""
         if self._is_before_all(at_most):
             return None
-        return self._asked(lambda file: self._fit(file.newest(at_most)))
+        return self._asked(lambda file: self._if_usable(file.newest(at_most)))
 
     def restore(self, replica: Replica, at_most: int) -> IndexMark | None:
         """Puts the replica, in which nothing was folded yet, at the newest mark that is not above `at_most`.
@@ -92,7 +92,7 @@ class StateIndex:
             return None
 
         def restored(file: StateIndexFile) -> IndexMark | None:
-            mark = self._fit(file.newest(at_most))
+            mark = self._if_usable(file.newest(at_most))
             if mark is not None:
                 _resume(replica, mark, file.states(mark))
             return mark
@@ -127,7 +127,7 @@ class StateIndex:
                     self._open(creates=creates)
                 return None if self._file is None else ask(self._file)
             except CorruptIndex as error:
-                self._throw_away(error)
+                self._discard(error)
             except IndexUnavailable as error:
                 self._give_up(str(error))
         return None
@@ -170,7 +170,7 @@ class StateIndex:
         }
         self._file = StateIndexFile.open(self._path, about)
 
-    def _fit(self, mark: IndexMark | None) -> IndexMark | None:
+    def _if_usable(self, mark: IndexMark | None) -> IndexMark | None:
         """The mark, if the log holds its last event. Raises Damaged."""
         if mark is None or mark.offset in self._known_to_fit:
             return mark
@@ -182,7 +182,7 @@ class StateIndex:
         self._known_to_fit.add(mark.offset)
         return mark
 
-    def _throw_away(self, why: CorruptIndex) -> None:
+    def _discard(self, why: CorruptIndex) -> None:
         # With each release it is built anew, and nothing is wrong with that.
         tell = _log.debug if isinstance(why, OutdatedIndex) else _log.warning
         tell("throws a history index away, and builds another", index=str(self._path), reason=str(why))

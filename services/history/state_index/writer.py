@@ -57,10 +57,10 @@ class StateIndexWriter:
                 self._latest = max(self._latest, max(each.header.time for each in batch[:here]))
             if here == len(batch):
                 return
-            self.reached(batch[here].offset)
+            self.on_offset_reached(batch[here].offset)
             batch = batch[here:]
 
-    def reached(self, end: int) -> None:
+    def on_offset_reached(self, end: int) -> None:
         """All events below `end` were folded, and none behind it."""
         if end < self._next:
             return

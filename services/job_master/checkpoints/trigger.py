@@ -226,10 +226,10 @@ def _without_senders(state: JobMasterState, awaited: list[Execution]) -> Iterato
     for execution in awaited:
         for result in inputs.get(execution.vertex_id, ()):
             senders, alive = (
-                result.producers_of(execution.subtask_index),
+                result.producers_for(execution.subtask_index),
                 sending[result.edge.source_vertex_id],
             )
-            if not result.pointwise or any(each in alive for each in senders):
+            if not result.is_pointwise or any(each in alive for each in senders):
                 break
         else:
             yield execution.execution_attempt_id

@@ -158,7 +158,7 @@ class LocalProcessDriver:
             raise WorkerNotStarted(f"{resource_id} can't be started: {error}; see {self._home}") from error
         self._started[resource_id] = owned
         try:
-            created = ProcessIdentity.of(owned.pid).created
+            created = ProcessIdentity.from_pid(owned.pid).created
         except psutil.NoSuchProcess:
             # It has ended already, which is told as any end is.
             created = 0.0

@@ -12,13 +12,13 @@ class DistinctClock:
         self._latest = self.now = start
 
     @property
-    def ahead(self) -> Time:
+    def offset(self) -> Time:
         """By how much `now` is later than the latest time of an event."""
         return self.now - self._latest
 
-    def tick(self, time: Time) -> Time:
+    def make_distinct(self, time: Time) -> Time:
         """The next event has that time; returns the one that counts."""
-        ahead = self.ahead if time > self._latest else self.ahead + 1
+        ahead = self.offset if time > self._latest else self.offset + 1
         self._latest = max(self._latest, time)
         self.now = self._latest + ahead
         return self.now

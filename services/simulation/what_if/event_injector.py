@@ -84,7 +84,7 @@ class EventInjector:
         self._takeovers = self._requests = 0
         self.notes: list[str] = []
 
-    def foretell(self) -> None:
+    def schedule_all(self) -> None:
         """All that happens, from now on."""
         world, begin = self._world, self._world.now
         if self._scenario.configuration:
@@ -92,8 +92,8 @@ class EventInjector:
         manager = world.replica.states.get(RESOURCE_MANAGER)
         pool = manager.pool.workers if isinstance(manager, ResourceManagerState) else {}
         for resource_id, worker in sorted(pool.items()):
-            if worker.state is WorkerState.STARTED and resource_id not in self._recording.come_back:
-                self._masters.boot(resource_id, worker.number_of_slots)
+            if worker.state is WorkerState.STARTED and resource_id not in self._recording.returned_workers:
+                self._masters.begin_worker_process(resource_id, worker.number_of_slots)
         timeout = self._new_timeout()
         for time, fact in self._recording.facts:
             if isinstance(fact, HeartbeatOutage) and timeout is not None:
@@ -103,18 +103,18 @@ class EventInjector:
                     continue
             if time <= begin and isinstance(fact, RolePaused | MastersEnded | WorkerEnded):
                 # So it was at the place: before anybody says anything.
-                self._again(fact)
+                self._repeat_fact(fact)
             else:
-                world.at(time, functools.partial(self._again, fact))
+                world.schedule_at(time, functools.partial(self._repeat_fact, fact))
         for event in self._scenario.events:
-            world.at(begin + event.at, functools.partial(self._new, event))
+            world.schedule_at(begin + event.at, functools.partial(self._inject_scenario_event, event))
 
     def _new_timeout(self) -> Time | None:
         """How long a silence counts as a loss, if that is what the scenario changes."""
         changed = self._scenario.configuration
         return HEARTBEAT_TIMEOUT.of(changed) if HEARTBEAT_TIMEOUT.key in changed else None
 
-    def _again(self, fact: ExternalEvent) -> None:
+    def _repeat_fact(self, fact: ExternalEvent) -> None:
         world, workers = self._world, self._workers
         match fact:
             case ClientRequest(event=event):
@@ -128,9 +128,9 @@ class EventInjector:
             case FeatureLevelRaise(level=level):
                 self._masters.raise_level(level)
             case WorkerStarted(resource_id=resource_id):
-                workers.begin(resource_id)
+                workers.begin_process(resource_id)
             case WorkerStartFailed(resource_id=resource_id, reason=reason):
-                self._masters.boot_fails(resource_id, reason)
+                self._masters.fail_worker_start(resource_id, reason)
             case WorkerRegistered(body=body):
                 workers.register(body)
             case WorkerEnded(resource_id=resource_id, reason=reason, seen=seen, noticed=noticed):
@@ -139,24 +139,24 @@ class EventInjector:
             case RolePaused(role_address=role_address):
                 if (hung := world.session(role_address)) is not None:
                     world.pause(hung)
-                    self._attempts.stand_still(role_address)
+                    self._attempts.pause(role_address)
             case HeartbeatOutage(resource_id=resource_id, reason=reason):
-                workers.unheard(resource_id, reason)
+                workers.lose_heartbeats(resource_id, reason)
             case RoleResumed(role_address=role_address):
                 if (hung := world.session(role_address)) is not None:
                     world.resume(hung)
-                    self._attempts.go_on(role_address)
+                    self._attempts.resume(role_address)
             case ReportMismatch():
                 self._notice(fact)
             case WorkerLeft(resource_id=resource_id, reason=reason):
-                if workers.is_there(resource_id):
+                if workers.is_running(resource_id):
                     workers.leave(resource_id, reason)
 
-    def _new(self, event: ScenarioEvent) -> None:
+    def _inject_scenario_event(self, event: ScenarioEvent) -> None:
         match event.action:
             case Kill(resource_id=resource_id, silent=silent):
-                if not self._workers.is_there(resource_id):
-                    self._note(event, f"{resource_id} is not there at that time")
+                if not self._workers.is_running(resource_id):
+                    self._add_note(event, f"{resource_id} is not there at that time")
                 self._workers.kill(resource_id, "its process was killed", seen=False if silent else None)
             case Join(resource_ids=resource_ids, slots=slots):
                 self._join(event, resource_ids, slots)
@@ -189,9 +189,9 @@ class EventInjector:
             attempts = tuple(sorted(current[each] for each in places if each in current))
             if not attempts:
                 return
-            self._attempts.vanish(instance_of(fact.role_address), attempts)
+            self._attempts.drop_all(instance_of(fact.role_address), attempts)
             body = replace(body, execution_attempt_ids=attempts)
-        self._world.say(fact.role_address, OutgoingEvent(fact.role_address, body, None))
+        self._world.append_from_shell(fact.role_address, OutgoingEvent(fact.role_address, body, None))
 
     def _configure(self, configuration: dict[str, str]) -> None:
         self._masters.configure({**configuration, **self._scenario.configuration})
@@ -201,7 +201,7 @@ class EventInjector:
         if not self._world.is_led(DISPATCHER):
             self._asked.append(event)
             return
-        self._world.hear(Event(replace(event.header, time=self._world.now), event.body))
+        self._world.inject(Event(replace(event.header, time=self._world.now), event.body))
 
     def _request(self, body: Body) -> None:
         self._requests += 1
@@ -229,8 +229,8 @@ class EventInjector:
             newest.number_of_slots if newest is not None else NUMBER_OF_TASK_SLOTS.of(self._configuration())
         )
         for resource_id in resource_ids:
-            if self._workers.is_there(resource_id):
-                self._note(event, f"{resource_id} is there already")
+            if self._workers.is_running(resource_id):
+                self._add_note(event, f"{resource_id} is there already")
             else:
                 self._workers.start(resource_id, slots or usual, delay=_REGISTRATION_LATENCY)
 
@@ -239,17 +239,17 @@ class EventInjector:
         graph = state.graph if isinstance(state, JobMasterState) else None
         place = None if graph is None else find_subtask(graph, action.task)
         if place is None:
-            self._note(event, f"job {action.job_id} has no such task at that time")
+            self._add_note(event, f"job {action.job_id} has no such task at that time")
             return
         subtask = action.job_id, place.vertex_id, place.subtask_index
         if not self._attempts.fail(subtask, action.reason):
-            self._note(event, f"{action.task} of {action.job_id} does not run at that time")
+            self._add_note(event, f"{action.task} of {action.job_id} does not run at that time")
 
     def _kill_leader(self, event: ScenarioEvent, role: str, absence: Time | None) -> None:
         world, leadership = self._world, self._world.replica.leadership
         session = world.session(role)
         if session is None or not world.is_led(role):
-            self._note(event, f"nobody leads {role} at that time")
+            self._add_note(event, f"nobody leads {role} at that time")
             return
         led = {each: leader for each, leader in leadership.leaders.items() if leader.session == session}
         wanted = [each for each in led if kind_of(each) != JOB_MASTER or world.replica.is_active(each)]
@@ -267,12 +267,12 @@ class EventInjector:
                     )
                     self._lead(claim)
 
-        world.at(world.now + after, take_over)
+        world.schedule_at(world.now + after, take_over)
 
     def _configuration(self) -> dict[str, str]:
         state = self._world.replica.states.get(DISPATCHER)
         known = state.configuration if isinstance(state, DispatcherState) else None
         return dict(known or {})
 
-    def _note(self, event: ScenarioEvent, what: str) -> None:
+    def _add_note(self, event: ScenarioEvent, what: str) -> None:
         self.notes.append(f"{event.where}: {event.text}: {what}")

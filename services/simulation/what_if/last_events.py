@@ -12,12 +12,12 @@ class LastEventTimes:
     def __init__(self) -> None:
         self._heard: dict[str, Time] = {}
 
-    def see(self, record: Record, now: Time) -> None:
+    def on_event(self, record: Record, now: Time) -> None:
         """The next event, at the latest time so far."""
         sender = record.header.sender
         if kind_of(sender) == TASK_EXECUTOR:
             self._heard[instance_of(sender)] = now
 
-    def heard(self, resource_id: str) -> Time | None:
+    def last_event_time(self, resource_id: str) -> Time | None:
         """When it last said something; None: nothing is known."""
         return self._heard.get(resource_id)

@@ -127,7 +127,7 @@ class _JobMetrics:
         if self.ran is not None and not state.all_run:
             self.interrupted += length
 
-    def became(self, state: JobMasterState, now: Time) -> None:
+    def on_state_changed(self, state: JobMasterState, now: Time) -> None:
         """It has changed."""
         self.pass_time(now)
         before, self.state = self.state, state
@@ -159,9 +159,9 @@ class OutcomeMetrics:
             state = replica.states[each]
             if isinstance(state, JobMasterState) and state.known and state.status not in JOB_ENDS:
                 self._jobs[state.job_id] = _JobMetrics(state, start, None)
-        self._look_at_slots()
+        self._update_slots()
 
-    def see(self, record: Record, changed: Iterable[str]) -> None:
+    def on_event(self, record: Record, changed: Iterable[str]) -> None:
         """The replica has folded the next event."""
         time = record.header.time if self._until is None else min(record.header.time, self._until)
         time = max(self.now, time)
@@ -175,9 +175,9 @@ class OutcomeMetrics:
                     if states[each].status in JOB_ENDS:
                         continue
                     job = self._jobs[instance_of(each)] = _JobMetrics(None, time, time)
-                job.became(states[each], time)
+                job.on_state_changed(states[each], time)
             elif kind == RESOURCE_MANAGER:
-                self._look_at_slots()
+                self._update_slots()
         self._note(record)
 
     def outcome(self, end: Time) -> Outcome:
@@ -217,16 +217,16 @@ class OutcomeMetrics:
                 if job.state is None:
                     job.status, job.reason, job.ended = "REJECTED", reason, self.now
             case TaskExecutorLost(resource_id=resource_id):
-                self._happened(f"{resource_id} lost")
+                self._add_timeline_event(f"{resource_id} lost")
             case LeaderElected(role=role) if role == DISPATCHER:
-                self._happened("dispatcher elected")
+                self._add_timeline_event("dispatcher elected")
             case _:
                 pass
 
-    def _happened(self, text: str) -> None:
+    def _add_timeline_event(self, text: str) -> None:
         self._happenings.append(TimelineEvent(self.now, text))
 
-    def _look_at_slots(self) -> None:
+    def _update_slots(self) -> None:
         """Of each time only the last look counts, and is taken when that time is over: states stay as they are."""
         state = self._replica.states.get(RESOURCE_MANAGER)
         manager = state.slot_manager if isinstance(state, ResourceManagerState) else _NO_SLOTS

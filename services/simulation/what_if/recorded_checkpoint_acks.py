@@ -28,21 +28,21 @@ class RecordedCheckpointAcks:
         self._over: dict[CheckpointKey, Time] = {}
         self._end: Time = 0
 
-    def begun(self, job_id: str, checkpoint_id: int, now: Time) -> None:
+    def on_triggered(self, job_id: str, checkpoint_id: int, now: Time) -> None:
         """A checkpoint was triggered, or was under way at the place."""
         self._triggered.setdefault((job_id, checkpoint_id), now)
 
-    def see(self, record: Record, now: Time, subtask: Subtask | None) -> None:
+    def on_event(self, record: Record, now: Time, subtask: Subtask | None) -> None:
         """The next event; `subtask`: whose Execution it is about."""
         body = record.body
         match body:
             case job_master.CheckpointTriggered(job_id=job_id, checkpoint_id=number):
-                self.begun(job_id, number, now)
+                self.on_triggered(job_id, number, now)
             case job_master.AcknowledgeCheckpoint(job_id=job_id, checkpoint_id=number):
-                self._came((job_id, number), subtask, _RecordedAck(now, None))
+                self._on_ack((job_id, number), subtask, _RecordedAck(now, None))
             case job_master.DeclineCheckpoint(job_id=job_id, checkpoint_id=number, reason=reason):
                 if not record.header.decided:
-                    self._came((job_id, number), subtask, _RecordedAck(now, reason))
+                    self._on_ack((job_id, number), subtask, _RecordedAck(now, reason))
             case job_master.CheckpointCompleted(job_id=job_id, checkpoint=checkpoint):
                 self._over.setdefault((job_id, checkpoint.checkpoint_id), now)
             case job_master.CheckpointAborted(job_id=job_id, checkpoint_id=number):
@@ -50,11 +50,11 @@ class RecordedCheckpointAcks:
             case _:
                 pass
 
-    def done(self, end: Time) -> None:
+    def finish(self, end: Time) -> None:
         """Nothing is known of what was behind that time."""
         self._end = end
 
-    def of(
+    def take_ack(
         self, subtask: Subtask, checkpoint_id: int, usual: CheckpointContribution, now: Time
     ) -> CheckpointContribution:
         """What becomes of the part of a subtask that is told now."""
@@ -69,6 +69,6 @@ class RecordedCheckpointAcks:
         at = self._over.get(key, self._end) + 1
         return CheckpointContribution(max(usual.after, step_delay(now, at - triggered, at)))
 
-    def _came(self, key: CheckpointKey, subtask: Subtask | None, part: _RecordedAck) -> None:
+    def _on_ack(self, key: CheckpointKey, subtask: Subtask | None, part: _RecordedAck) -> None:
         if subtask is not None:
             self._parts.setdefault((key, subtask), part)

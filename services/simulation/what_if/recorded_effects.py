@@ -62,7 +62,7 @@ class RecordedEffects:
         self.torn: set[str] = set()
         """Directories that were passed over because they can't be read."""
 
-    def see(self, record: Record, now: Time, asked: Time | None) -> None:
+    def on_event(self, record: Record, now: Time, asked: Time | None) -> None:
         """The next event; `asked`: when its cause was said, where that is behind the place."""
         body = record.body
         match body:
@@ -76,7 +76,9 @@ class RecordedEffects:
         if question is not None:
             self._answer(question, body, now, self._acknowledged.pop(question, asked))
 
-    def not_started(self, body: resource_manager.WorkerLost, now: Time, asked: Time | None) -> None:
+    def on_worker_start_failed(
+        self, body: resource_manager.WorkerLost, now: Time, asked: Time | None
+    ) -> None:
         """A worker's process could not be started."""
         self._answer(("start", body.resource_id), body, now, asked)
 
@@ -90,7 +92,7 @@ class RecordedEffects:
         after = now - (self._start if asked is None else asked)
         self._known.setdefault(question, deque()).append(RecordedEffect(after, now, body))
 
-    def told(self, instruction: Instruction, now: Time) -> tuple[Time, Body | None] | None:
+    def take_effect(self, instruction: Instruction, now: Time) -> tuple[Time, Body | None] | None:
         """What the shell answered when it was asked this (simulation.masters.Told); each answer is given once."""
         question = _instruction_key(instruction)
         again = self._given.get(instruction.key)

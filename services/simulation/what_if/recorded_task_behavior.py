@@ -71,7 +71,7 @@ class RecordedTaskBehavior:
             (task.job_id, task.vertex_id, task.subtask_index),
             self._usual.contribution(task, checkpoint_id, now),
         )
-        return self._contributions.of(subtask, checkpoint_id, usual, now)
+        return self._contributions.take_ack(subtask, checkpoint_id, usual, now)
 
 
 def _task_ends(scripts: RecordedTaskTimes, job_id: str, vertex_id: str, index: int) -> list[TaskEnd]:

@@ -28,14 +28,14 @@ class RecordedDuration(msgspec.Struct, frozen=True):
 
     after: Time
     at: Time
-    least: bool = False
+    is_lower_bound: bool = False
     instead: TaskEnd | None = None
     """Of a start: it ended then without ever having run."""
 
     def from_now(self, now: Time, usual: Time) -> Time:
         """How long it takes, where it begins now."""
         known = step_delay(now, self.after, self.at)
-        return max(usual, known) if self.least else known
+        return max(usual, known) if self.is_lower_bound else known
 
 
 @dataclass
@@ -44,20 +44,20 @@ class _RecordedAttempt:
     number: int
     where: str
     """The TaskExecutor's address."""
-    begun: Time
+    started_at: Time
     """When it was submitted, or had to start again."""
     submitted: Time
     since: Time | None = None
     """Since when it runs; None: it does not."""
-    started: bool = False
+    is_started: bool = False
     """Whether it is known how long its start took."""
-    there: bool = True
+    is_present: bool = True
     """Whether a process has it; if not, the next one will."""
     stretch: tuple[Time, Time] | None = None
     """From when to when it ran last."""
-    stops_behind: tuple[str, int] | None = None
+    stopped_by_savepoint: tuple[str, int] | None = None
     """(job, savepoint) that it stands still behind."""
-    ends_by_itself: bool = True
+    is_end_its_own: bool = True
     """Not if a savepoint stops it, nor if it had finished before it began."""
 
 
@@ -91,23 +91,23 @@ class RecordedTaskTimes:
             subtask, task.attempt_number, where, now, now, now if running else None, started, is_there
         )
         attempt = self._attempts[task.execution_attempt_id]
-        attempt.ends_by_itself = by_itself
+        attempt.is_end_its_own = by_itself
         if task.stopped_by_savepoint is not None:
-            attempt.stops_behind = task.job_id, task.stopped_by_savepoint
+            attempt.stopped_by_savepoint = task.job_id, task.stopped_by_savepoint
 
     def subtask_of(self, execution_attempt_id: str) -> Subtask | None:
         """Of an attempt that has not ended; None where there is none."""
         found = self._attempts.get(execution_attempt_id)
         return None if found is None else found.subtask
 
-    def done(self, end: Time) -> None:
+    def finish(self, end: Time) -> None:
         """Nothing is known of what was behind that time."""
         for attempt_id, attempt in self._attempts.items():
-            if attempt.there:
+            if attempt.is_present:
                 self._not_started(attempt, end)
             self._not_stopped(attempt_id, attempt, end)
 
-    def see(self, record: Record, now: Time, asked: Time | None = None) -> None:
+    def on_event(self, record: Record, now: Time, asked: Time | None = None) -> None:
         """The next event, which readers take notice of; `now` is the latest time so far, `asked` that of its cause,
         where it is known."""
         body = record.body
@@ -123,8 +123,8 @@ class RecordedTaskTimes:
                         where,
                         now,
                         now,
-                        there=where not in self._gone,
-                        ends_by_itself=not body.finished,
+                        is_present=where not in self._gone,
+                        is_end_its_own=not body.finished,
                     ),
                 )
             case task_executor.CancelTask(execution_attempt_id=attempt):
@@ -132,20 +132,23 @@ class RecordedTaskTimes:
             case job_master.UpdateTaskExecutionState(execution_attempt_id=attempt):
                 found = self._attempts.get(attempt)
                 if found is not None and not record.header.decided:
-                    self._changed(attempt, found, body, now, asked)
+                    self._on_state_changed(attempt, found, body, now, asked)
             case job_master.AcknowledgeCheckpoint(execution_attempt_id=attempt):
                 found = self._attempts.get(attempt)
                 if found is not None and body.subtask_state.stops:
-                    found.ends_by_itself, found.stops_behind = False, (body.job_id, body.checkpoint_id)
-                    self._stand_still(found, now)
+                    found.is_end_its_own, found.stopped_by_savepoint = (
+                        False,
+                        (body.job_id, body.checkpoint_id),
+                    )
+                    self._pause(found, now)
             case job_master.CheckpointAborted(job_id=job_id, checkpoint_id=number):
                 self._not_stopping((job_id, number), now)
             case LeaderElected(role=role) if kind_of(role) == TASK_EXECUTOR:
-                self.interrupted(instance_of(role), now, again=True)
+                self.on_interrupted(instance_of(role), now, again=True)
             case _:
                 pass
 
-    def interrupted(self, resource_id: str, at: Time, *, again: bool = False) -> None:
+    def on_interrupted(self, resource_id: str, at: Time, *, again: bool = False) -> None:
         """The TaskExecutor's process ended then; `again`: another one goes on with what it ran."""
         where = address(TASK_EXECUTOR, resource_id)
         if again:
@@ -156,13 +159,13 @@ class RecordedTaskTimes:
             if attempt.where != where:
                 continue
             self._interrupted(attempt, at)
-            if attempt.there and attempt.begun <= at:
+            if attempt.is_present and attempt.started_at <= at:
                 self._not_started(attempt, at)
-            attempt.there = again
+            attempt.is_present = again
             if again:
-                attempt.begun, attempt.started = at, False
+                attempt.started_at, attempt.is_started = at, False
 
-    def went_on(self, resource_id: str, since: Time, at: Time) -> None:
+    def on_resumed(self, resource_id: str, since: Time, at: Time) -> None:
         """The TaskExecutor's process had done nothing, and goes on: it is told now what it was told meanwhile."""
         where = address(TASK_EXECUTOR, resource_id)
         self._back[where] = at
@@ -170,19 +173,19 @@ class RecordedTaskTimes:
         for attempt in self._attempts.values():
             if attempt.where != where:
                 continue
-            if not attempt.started:
-                attempt.begun = at
-            runs, attempt.there = attempt.since is not None, True
+            if not attempt.is_started:
+                attempt.started_at = at
+            runs, attempt.is_present = attempt.since is not None, True
             self._interrupted(attempt, since)
             attempt.since = at if runs else None
 
-    def vanished(self, execution_attempt_ids: Iterable[str], at: Time) -> None:
+    def on_executions_lost(self, execution_attempt_ids: Iterable[str], at: Time) -> None:
         """These did not run any more."""
         for each in execution_attempt_ids:
             if (attempt := self._attempts.get(each)) is not None:
-                self._stand_still(attempt, at)
+                self._pause(attempt, at)
 
-    def _changed(
+    def _on_state_changed(
         self,
         attempt_id: str,
         attempt: _RecordedAttempt,
@@ -193,11 +196,11 @@ class RecordedTaskTimes:
         state = body.execution_state
         if state is ExecutionState.RUNNING:
             if attempt.since is None:
-                self._started(attempt, now)
+                self._on_started(attempt, now)
                 attempt.since = now
             return
         if state not in EXECUTION_ENDS:
-            self._stand_still(attempt, now)
+            self._pause(attempt, now)
             return
         del self._attempts[attempt_id]
         asked = self._cancelled.pop(attempt_id, None)
@@ -211,43 +214,47 @@ class RecordedTaskTimes:
             asked = caused
         if asked is not None or state is ExecutionState.CANCELED:
             # A process that was started again is told once more.
-            told = now if asked is None else max(asked, attempt.begun, self._back.get(attempt.where, asked))
-            self._stand_still(attempt, told)
+            told = (
+                now if asked is None else max(asked, attempt.started_at, self._back.get(attempt.where, asked))
+            )
+            self._pause(attempt, told)
             self._not_started(attempt, now)
             if asked is not None:
                 self.stops[attempt.subtask, attempt.number] = RecordedDuration(now - told, now)
             return
         end = TaskEnd(0, state, body.failure, dict(body.accumulators), body.progress_lost, now)
-        if attempt.since is None and not attempt.started:
-            self._started(attempt, now, instead=end)
-        self._stand_still(attempt, now)
-        if state is ExecutionState.FINISHED and not attempt.ends_by_itself:
+        if attempt.since is None and not attempt.is_started:
+            self._on_started(attempt, now, instead=end)
+        self._pause(attempt, now)
+        if state is ExecutionState.FINISHED and not attempt.is_end_its_own:
             return
         ran = self._ran.pop(attempt.subtask, 0)
         self.ends.setdefault(attempt.subtask, []).append(replace(end, after=ran))
 
-    def _started(self, attempt: _RecordedAttempt, now: Time, instead: TaskEnd | None = None) -> None:
-        attempt.started = True
-        took = RecordedDuration(now - attempt.begun, now, instead=instead)
+    def _on_started(self, attempt: _RecordedAttempt, now: Time, instead: TaskEnd | None = None) -> None:
+        attempt.is_started = True
+        took = RecordedDuration(now - attempt.started_at, now, instead=instead)
         self.starts.setdefault((attempt.subtask, attempt.number), []).append(took)
 
     def _not_started(self, attempt: _RecordedAttempt, until: Time) -> None:
-        if not attempt.started:
-            attempt.started = True
-            took = RecordedDuration(until + 1 - attempt.begun, until + 1, least=True)
+        if not attempt.is_started:
+            attempt.is_started = True
+            took = RecordedDuration(until + 1 - attempt.started_at, until + 1, is_lower_bound=True)
             self.starts.setdefault((attempt.subtask, attempt.number), []).append(took)
 
     def _not_stopped(self, attempt_id: str, attempt: _RecordedAttempt, until: Time) -> None:
         asked = self._cancelled.get(attempt_id)
         if asked is not None:
-            took = RecordedDuration(until + 1 - max(asked, attempt.begun), until + 1, least=True)
+            took = RecordedDuration(
+                until + 1 - max(asked, attempt.started_at), until + 1, is_lower_bound=True
+            )
             self.stops.setdefault((attempt.subtask, attempt.number), took)
 
     def _not_stopping(self, savepoint: tuple[str, int], now: Time) -> None:
         """Who stands still behind it goes on."""
         for attempt in self._attempts.values():
-            if attempt.stops_behind == savepoint:
-                attempt.stops_behind, attempt.ends_by_itself, attempt.since = None, True, now
+            if attempt.stopped_by_savepoint == savepoint:
+                attempt.stopped_by_savepoint, attempt.is_end_its_own, attempt.since = None, True, now
 
     def _interrupted(self, attempt: _RecordedAttempt, at: Time) -> None:
         """It has not run since then, which may be known only now."""
@@ -255,9 +262,9 @@ class RecordedTaskTimes:
             began, ended = attempt.stretch
             self._ran[attempt.subtask] -= ended - max(began, at)
             attempt.stretch = began, max(began, at)
-        self._stand_still(attempt, at)
+        self._pause(attempt, at)
 
-    def _stand_still(self, attempt: _RecordedAttempt, now: Time) -> None:
+    def _pause(self, attempt: _RecordedAttempt, now: Time) -> None:
         if attempt.since is not None:
             attempt.stretch = attempt.since, max(attempt.since, now)
             ran = max(0, now - attempt.since)

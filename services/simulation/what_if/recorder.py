@@ -65,7 +65,7 @@ class Recorder:
         self._clock = DistinctClock(start)
         self._measure = measure
         self._latencies = latencies
-        latencies.from_here_on()
+        latencies.start_learning()
         self._voices = voices
         self._wanted = wanted
         self._recording = Recording(RecordedEffects(start), start, end=start)
@@ -83,7 +83,7 @@ class Recorder:
                 resource_id = instance_of(each)
                 self._recording.workers.add(resource_id)
                 if resource_id not in there:
-                    self._silences.doubt(resource_id)
+                    self._silences.suspect(resource_id)
                 for task in state.tasks.values():
                     self._recording.scripts.adopt(
                         task,
@@ -94,56 +94,56 @@ class Recorder:
                     )
             elif isinstance(state, JobMasterState):
                 for number in state.checkpoints.pending:
-                    self._recording.contributions.begun(state.job_id, number, start)
+                    self._recording.contributions.on_triggered(state.job_id, number, start)
                 self._recording.answers.follow(state, start)
 
-    def see(self, record: Record) -> None:
+    def on_event(self, record: Record) -> None:
         """The next event of the log; the replica folds it here."""
         replica, recording = self._replica, self._recording
-        before, now = self._clock.now, self._clock.tick(record.header.time)
+        before, now = self._clock.now, self._clock.make_distinct(record.header.time)
         # Offsets without an event are as late as what was before them.
         self._times += [before] * (record.offset - self._first - len(self._times))
         self._times.append(now)
-        self._silences.pass_time(now)
+        self._silences.advance_time(now)
         admitted = replica.leadership.accepts(record)
         if admitted:
-            caused, subtask = self._when(record.header.cause), self._subtask(record)
-            self._latencies.see(record)
-            self._silences.spoke(record, now)
-            self._voices.see(record, now)
-            self._outside(record)
-            recording.answers.see(record, now, caused)
-            recording.contributions.see(record, now, subtask)
-            recording.scripts.see(record, now, caused)
+            caused, subtask = self._time_of_event(record.header.cause), self._subtask(record)
+            self._latencies.on_event(record)
+            self._silences.on_session_event(record, now)
+            self._voices.on_event(record, now)
+            self._record_external_event(record)
+            recording.answers.on_event(record, now, caused)
+            recording.contributions.on_event(record, now, subtask)
+            recording.scripts.on_event(record, now, caused)
         changed = replica.apply(record)
         if admitted and isinstance(record.body, _CHECKPOINT_EVENTS):
             for each in changed:
                 state = replica.states[each]
                 if isinstance(state, JobMasterState):
                     recording.answers.follow(state, now)
-        self._silences.folded(record, changed, now)
-        self._measure.see(record, changed)
-        recording.end, recording.ahead = now, self._clock.ahead
+        self._silences.on_event(record, changed, now)
+        self._measure.on_event(record, changed)
+        recording.end, recording.clock_offset = now, self._clock.offset
         recording.count += 1
 
-    def done(self, end: Time | None = None) -> Recording:
+    def finish(self, end: Time | None = None) -> Recording:
         """What there is, once all events have been seen; `end`: there are more behind that time."""
         recording = self._recording
         if end is not None:
-            recording.end = end + recording.ahead
-        self._silences.done()
+            recording.end = end + recording.clock_offset
+        self._silences.finish()
         # Who is gone at the time of something has not heard it.
         recording.facts.sort(key=lambda each: (each[0], not isinstance(each[1], RolePaused | MastersEnded)))
-        recording.scripts.done(recording.end)
-        self._latencies.done(recording.end)
-        recording.contributions.done(recording.end)
+        recording.scripts.finish(recording.end)
+        self._latencies.finish(recording.end)
+        recording.contributions.finish(recording.end)
         return recording
 
     @property
     def _now(self) -> Time:
         return self._clock.now
 
-    def _when(self, offset: int | None) -> Time | None:
+    def _time_of_event(self, offset: int | None) -> Time | None:
         """When that was said; None before the place."""
         if offset is None or not 0 <= offset - self._first < len(self._times):
             return None
@@ -153,7 +153,7 @@ class Recorder:
         attempt = getattr(record.body, "execution_attempt_id", None)
         return None if attempt is None else self._recording.scripts.subtask_of(attempt)
 
-    def _outside(self, record: Record) -> None:
+    def _record_external_event(self, record: Record) -> None:
         recording, now, header, body = self._recording, self._now, record.header, record.body
         if kind_of(header.sender) == CLIENT:
             recording.add(now, ClientRequest(Event(header, body)))
@@ -161,7 +161,7 @@ class Recorder:
             case dispatcher.SubmitJob(job_id=job_id):
                 recording.jobs.add(job_id)
             case LeaderElected(role=role):
-                self._elected(role, body)
+                self._record_election(role, body)
             case ConfigurationChanged(configuration=configuration):
                 recording.add(now, ConfigurationChange(dict(configuration)))
             case FeatureLevelRaised(level=level):
@@ -175,25 +175,25 @@ class Recorder:
                 if is_first and not self._is_driven(resource_id):
                     recording.add(now, WorkerRegistered(body))
             case resource_manager.WorkerLost():
-                self._lost(body, self._when(header.cause))
+                self._record_loss(body, self._time_of_event(header.cause))
             case resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason):
                 state = self._replica.states.get(header.sender)
                 if isinstance(state, TaskExecutorState) and state.leaving is None:
                     recording.add(now, WorkerLeft(resource_id, reason))
-                    recording.scripts.interrupted(resource_id, now)
+                    recording.scripts.on_interrupted(resource_id, now)
             case _ if isinstance(body, ContradictionEvent) and not header.decided:
-                self._noticed(header.sender, body)
+                self._record_mismatch(header.sender, body)
             case job_master.StartJob(job_id=job_id, job_graph=graph) if job_id in self._wanted:
                 recording.graphs[job_id] = graph
             case _:
                 pass
 
-    def _noticed(self, role_address: str, body: ContradictionEvent) -> None:
+    def _record_mismatch(self, role_address: str, body: ContradictionEvent) -> None:
         subtasks: list[Subtask] = []
         if isinstance(body, job_master.TasksContradicted):
             found = map(self._recording.scripts.subtask_of, body.execution_attempt_ids)
             subtasks = [each for each in found if each is not None]
-            self._recording.scripts.vanished(body.execution_attempt_ids, self._now)
+            self._recording.scripts.on_executions_lost(body.execution_attempt_ids, self._now)
         elif isinstance(body, resource_manager.SlotReportContradicted):
             manager = self._replica.states.get(RESOURCE_MANAGER)
             known = (
@@ -204,17 +204,17 @@ class Recorder:
                 return
         self._recording.add(self._now, ReportMismatch(role_address, body, tuple(subtasks)))
 
-    def _elected(self, role: str, body: LeaderElected) -> None:
+    def _record_election(self, role: str, body: LeaderElected) -> None:
         recording, now = self._recording, self._now
         if kind_of(role) == TASK_EXECUTOR:
             resource_id = instance_of(role)
             recording.workers.add(resource_id)
-            recording.come_back.add(resource_id)
-            self._silences.began(resource_id)
+            recording.returned_workers.add(resource_id)
+            self._silences.on_session_started(resource_id)
             if not self._is_driven(resource_id):
                 recording.add(now, WorkerStarted(resource_id))
             return
-        self._silences.deposed(role, body.session)
+        self._silences.on_deposed(role, body.session)
         recording.add(now, LeaderElection(body))
 
     def _is_driven(self, resource_id: str) -> bool:
@@ -223,7 +223,7 @@ class Recorder:
         worker = manager.pool.get(resource_id) if isinstance(manager, ResourceManagerState) else None
         return worker is not None and worker.driven and resource_id not in self._begun
 
-    def _lost(self, body: resource_manager.WorkerLost, asked: Time | None) -> None:
+    def _record_loss(self, body: resource_manager.WorkerLost, asked: Time | None) -> None:
         manager = self._replica.states.get(RESOURCE_MANAGER)
         if not isinstance(manager, ResourceManagerState):
             return
@@ -231,7 +231,7 @@ class Recorder:
         registered, worker = manager.workers.get(resource_id), manager.pool.get(resource_id)
         if registered is None and worker is not None and worker.driven and body.exited:
             if worker.state is WorkerState.REQUESTED:
-                recording.answers.not_started(body, now, asked)
+                recording.answers.on_worker_start_failed(body, now, asked)
             elif worker.state is WorkerState.STARTED:
                 recording.add(now, WorkerStartFailed(resource_id, body.reason))
             return
@@ -242,7 +242,7 @@ class Recorder:
             return
         if body.exited:
             recording.add(now, WorkerEnded(resource_id, body.reason, seen=True, noticed=0))
-            recording.scripts.interrupted(resource_id, now)
+            recording.scripts.on_interrupted(resource_id, now)
             return
         # Before it is known where its tasks go on.
-        recording.scripts.interrupted(resource_id, self._silences.lost(resource_id, body.reason, now))
+        recording.scripts.on_interrupted(resource_id, self._silences.on_lost(resource_id, body.reason, now))

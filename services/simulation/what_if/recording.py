@@ -24,11 +24,11 @@ class Recording:
     facts: list[tuple[Time, ExternalEvent]] = field(default_factory=list)
     end: Time = 0
     """Up to when it is known what happened."""
-    ahead: Time = 0
+    clock_offset: Time = 0
     """By how much facts may be later than the times that the log has: by less than anybody can see."""
     count: int = 0
     """How many events there are."""
-    dead: set[str] = field(default_factory=set)
+    dead_sessions: set[str] = field(default_factory=set)
     """TaskExecutors that are not there at the beginning, whatever states say of them."""
     graphs: dict[str, JobGraph] = field(default_factory=dict)
     """Of jobs that were started and are wanted, as they were submitted."""
@@ -36,7 +36,7 @@ class Recording:
     """Those that were submitted."""
     workers: set[str] = field(default_factory=set)
     """TaskExecutors that are there at the beginning, or began."""
-    come_back: set[str] = field(default_factory=set)
+    returned_workers: set[str] = field(default_factory=set)
     """Of those that are not there at the beginning: who began later."""
 
     def add(self, time: Time, fact: ExternalEvent) -> None:

@@ -28,36 +28,36 @@ class UnmetObligations:
         self._missed: dict[str, Time] = {}
         """Sessions that have let pass what they owed -> since when."""
         self._deadlines = DeadlineHeap()
-        self.changed(replica.active_addresses, now)
+        self.on_states_changed(replica.active_addresses, now)
 
-    def pass_time(self, now: Time) -> None:
+    def advance_time(self, now: Time) -> None:
         """It is that late; to be told before what is said then is folded."""
         while (due := self._deadlines.earliest()) is not None and due <= now:
-            self.changed(self._deadlines.pop_expired(due), due)
+            self.on_states_changed(self._deadlines.pop_expired(due), due)
 
-    def changed(self, addresses: Iterable[str], now: Time) -> None:
+    def on_states_changed(self, addresses: Iterable[str], now: Time) -> None:
         """Their states have changed."""
         for each in tuple(addresses):
-            self._look(each, now)
+            self._update_obligation(each, now)
 
-    def elected(self, now: Time) -> None:
+    def on_elected(self, now: Time) -> None:
         """Somebody has taken a lead, and owes from now on what others owed before him."""
-        self.changed(self._sessions, now)
+        self.on_states_changed(self._sessions, now)
 
-    def since(self, session: str) -> Time | None:
+    def overdue_since(self, session: str) -> Time | None:
         """Since when it owes something, or did not say for long what it owed; None: it owes nothing."""
         times = [*self._since.get(session, {}).values()]
         if session in self._missed:
             times.append(self._missed[session])
         return min(times, default=None)
 
-    def spoke(self, session: str, now: Time) -> None:
+    def on_session_event(self, session: str, now: Time) -> None:
         """It is there: what it still owes, it owes since now."""
         self._missed.pop(session, None)
         for each in self._since.get(session, ()):
             self._since[session][each] = now
 
-    def _look(self, role_address: str, now: Time) -> None:
+    def _update_obligation(self, role_address: str, now: Time) -> None:
         replica = self._replica
         leader, state = replica.leadership.leader(role_address), replica.states.get(role_address)
         session = None if leader is None or state is None else leader.session

@@ -101,13 +101,13 @@ def simulate(
     recorder = Recorder(real, start, measure, latencies, voices, likes | failing)
     recording = _record_history(history, recorder, whole, start, scenario.until)
     length = (
-        max(DEFAULT_LENGTH, recording.end - recording.ahead - start)
+        max(DEFAULT_LENGTH, recording.end - recording.clock_offset - start)
         if scenario.until is None
         else scenario.until
     )
     _check_times(scenario, length)
     until = start + length
-    really = measure.outcome(min(until, recording.end - recording.ahead)) if recording.count else None
+    really = measure.outcome(min(until, recording.end - recording.clock_offset)) if recording.count else None
 
     replica = history.replica()
     graphs = {
@@ -118,8 +118,8 @@ def simulate(
     world, happenings, seen = _create_simulator(
         history.cluster, replica, scenario, recording, latencies, whole, known, start, until, on_simulated
     )
-    happenings.foretell()
-    world.run(until + recording.ahead)
+    happenings.schedule_all()
+    world.run(until + recording.clock_offset)
     would = seen.outcome(until)
     return WhatIf(history.cluster, offset, scenario, really, would, tuple(world.log), tuple(happenings.notes))
 
@@ -141,10 +141,10 @@ def _learn_latencies(
     for batch in batches:
         for each in batch:
             now = max(now, each.header.time)
-            latencies.see(each)
+            latencies.on_event(each)
             if scripts is not None:
-                scripts.see(each, now)
-            voices.see(each, now)
+                scripts.on_event(each, now)
+            voices.on_event(each, now)
     return now
 
 
@@ -161,11 +161,11 @@ def _record_history(
         for each in batch:
             now = max(now, each.header.time)
             if end is not None and now > end:
-                return recorder.done(end)
-            recorder.see(each)
+                return recorder.finish(end)
+            recorder.on_event(each)
             if whole is not None:
-                whole.see(each, now)
-    return recorder.done()
+                whole.on_event(each, now)
+    return recorder.finish()
 
 
 def _graph(history: History, replica: Replica, recording: Recording, job_id: str) -> JobGraph | None:
@@ -194,19 +194,21 @@ def _create_simulator(
     workers: list[SimulatedTaskExecutors] = []
 
     def on_event(record: Record, changed: Iterable[str]) -> None:
-        measure.see(record, changed)
+        measure.on_event(record, changed)
         for each in workers:
-            each.folded(record)
+            each.on_event(record)
         on_simulated(len(world.log))
 
     world = Simulator(replica, cluster=cluster, now=start, on_event=on_event)
-    storage = SimulatedStorage(torn=set(recording.answers.torn))
+    storage = SimulatedStorage(corrupt_uris=set(recording.answers.torn))
     life = _task_behavior(scenario, recording, whole, latencies)
     attempts = SimulatedTasks(world, life, storage)
     workers.append(SimulatedTaskExecutors(world, attempts, latencies))
-    masters = SimulatedMasterEffects(world, workers[0], latencies, storage, told=recording.answers.told)
+    masters = SimulatedMasterEffects(
+        world, workers[0], latencies, storage, told=recording.answers.take_effect
+    )
     world.shells = {TASK_EXECUTOR: attempts, **dict.fromkeys(SimulatedMasterEffects.KINDS, masters)}
-    for resource_id in sorted(recording.dead):
+    for resource_id in sorted(recording.dead_sessions):
         session = world.session(address(TASK_EXECUTOR, resource_id))
         if session is not None:
             world.kill(session)

@@ -29,8 +29,10 @@ def joined(n: int, m: int, partitioner: Partitioner) -> IntermediateResult:
 @given(parallelisms, parallelisms, st.sampled_from(list(Partitioner)))
 def test_producers_and_consumers_see_the_same_connections(n: int, m: int, partitioner: Partitioner) -> None:
     result = joined(n, m, partitioner)
-    read = {(producer, partition) for partition in range(m) for producer in result.producers_of(partition)}
-    written = {(producer, partition) for producer in range(n) for partition in result.partitions_of(producer)}
+    read = {(producer, partition) for partition in range(m) for producer in result.producers_for(partition)}
+    written = {
+        (producer, partition) for producer in range(n) for partition in result.partitions_for(producer)
+    }
     assert read == written
     assert {producer for producer, _ in read} == set(range(n)), "every producer has somewhere to send"
     assert {partition for _, partition in read} == set(range(m)), "every consumer has something to read"
@@ -39,7 +41,7 @@ def test_producers_and_consumers_see_the_same_connections(n: int, m: int, partit
 @given(parallelisms, parallelisms)
 def test_pointwise_connections_are_as_few_and_as_even_as_can_be(n: int, m: int) -> None:
     result = joined(n, m, Partitioner.RESCALE)
-    sizes = [len(result.producers_of(partition)) for partition in range(m)]
+    sizes = [len(result.producers_for(partition)) for partition in range(m)]
     assert sum(sizes) == max(n, m)
     assert max(sizes) - min(sizes) <= 1
 
@@ -47,7 +49,7 @@ def test_pointwise_connections_are_as_few_and_as_even_as_can_be(n: int, m: int) 
 @given(parallelisms)
 def test_forward_connects_equals(n: int) -> None:
     result = joined(n, n, Partitioner.FORWARD)
-    assert [list(result.producers_of(i)) for i in range(n)] == [[i] for i in range(n)]
+    assert [list(result.producers_for(i)) for i in range(n)] == [[i] for i in range(n)]
 
 
 @given(stream_graphs())
@@ -61,7 +63,7 @@ def test_every_subtask_is_there_and_sources_come_first(graph: StreamGraph) -> No
         assert all(at[producer] < at[edge_.consumer] for producer in edge_.producers())
     for job_vertex in execution.vertices.values():
         for subtask in range(job_vertex.parallelism):
-            assert {e.consumer for e in job_vertex.inputs_of(subtask)} <= {job_vertex.task_vertices[subtask]}
+            assert {e.consumer for e in job_vertex.inputs_for(subtask)} <= {job_vertex.task_vertices[subtask]}
 
 
 @given(stream_graphs())
@@ -89,7 +91,7 @@ def test_required_slots_is_the_widest_vertex_of_each_group() -> None:
     execution = ExecutionGraph.attach("job", graph)
     assert execution.slot_sharing_groups == {"default": 1, "flat_map_sg": 4, "sum_sg": 3}
     assert execution.required_slots() == 8
-    assert execution.slot_of(ExecutionVertex("sink", 1)) == SharedSlot("sum_sg", 1)
+    assert execution.slot_for(ExecutionVertex("sink", 1)) == SharedSlot("sum_sg", 1)
 
 
 def test_a_vertex_without_a_group_shares_its_slots_with_nobody() -> None:
@@ -106,7 +108,7 @@ def test_co_located_subtasks_have_one_slot() -> None:
     graph = job_graph(vertex("a", **together), vertex("b", **together), vertex("c", parallelism=4))
     execution = ExecutionGraph.attach("job", graph)
     for index in range(3):
-        slots = {execution.slot_of(ExecutionVertex(vertex_id, index)) for vertex_id in ("a", "b")}
+        slots = {execution.slot_for(ExecutionVertex(vertex_id, index)) for vertex_id in ("a", "b")}
         assert len(slots) == 1
 
 

@@ -44,7 +44,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
             return {"failure": str(error)}
         return {"records": [shown(record) for piece in pieces for record in piece.rows or []]}
     values = pa.array([base64.b64decode(value) for value in asked["values"]], pa.binary())
-    reader = create_reader(ValueFormat.of(asked["format"]), record_type)
+    reader = create_reader(ValueFormat.from_parameters(asked["format"]), record_type)
     batch, bad = read_valid(reader, pa.array(range(len(values)), pa.int64()), values)
     batch.columns(record_type)  # what is read can always be laid out
     return {"records": list(map(shown, batch.values)), "bad": {each.index: each.why for each in bad}}

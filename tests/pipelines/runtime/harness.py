@@ -116,7 +116,7 @@ class Subject:
         if not self.columnar:
             return batch
         record_type = self.input_types[item.input_index]
-        return Batch.of_columns(batch.timestamp_column(), batch.columns(record_type), record_type)
+        return Batch.from_columns(batch.timestamp_column(), batch.columns(record_type), record_type)
 
 
 def no_sink(*_: Any, **__: Any) -> None:

@@ -70,23 +70,23 @@ class Subject:
 
     def take(self, sender: int, item: Item) -> None:
         """The sender's next."""
-        if self.machine.holds(channel_of(sender)):
+        if self.machine.is_held(channel_of(sender)):
             name = f"{sender}:{len(self.held)}".encode()
             self.held[name] = item
-            self.do(self.machine.hold(HeldBuffer(channel_of(sender)[0], sender, name)))
+            self.do(self.machine.hold_buffer(HeldBuffer(channel_of(sender)[0], sender, name)))
         else:
             self._receive(sender, item)
 
     def _receive(self, sender: int, item: Item) -> None:
         channel = channel_of(sender)
         if isinstance(item, CheckpointTrigger):
-            self.do(self.machine.barrier(channel, item, self.unended, 0))
+            self.do(self.machine.on_barrier(channel, item, self.unended, 0))
         elif isinstance(item, bytes):
-            self.do(self.machine.capture(channel, item))
+            self.do(self.machine.capture_in_flight(channel, item))
             self.processed.append(item)
         else:
             self.ended.add(channel)
-            self.do(self.machine.ended(channel, 0))
+            self.do(self.machine.on_sender_ended(channel, 0))
 
     def do(self, actions: Sequence[CheckpointAction]) -> None:
         for i, action in enumerate(actions):
@@ -107,7 +107,7 @@ class Subject:
         captured = [data for those in pending.captured.values() for data in those]
         cut = self.cuts[pending.number]
         assert not cut & set(captured), "nothing is both in the cut and in flight"
-        assert not (pending.aligned and captured), "a savepoint has nothing in flight"
+        assert not (pending.is_aligned and captured), "a savepoint has nothing in flight"
         assert not pending.captured.keys() & self.aligned_inputs, "nor has an aligned input"
         self.complete[pending.number] = cut | set(captured)
 
@@ -163,7 +163,7 @@ def test_a_checkpoint_holds_what_each_sender_sent_before_its_barrier_and_nothing
         assert part == set().union(*(before(items, number) for items in sent))
     assert not subject.declined
     assert not subject.machine.active
-    assert not subject.machine.aligning
+    assert not subject.machine.is_aligning
 
 
 @given(channels(), ALIGNED_INPUTS)
@@ -203,7 +203,7 @@ def test_what_is_aborted_or_missing_a_barrier_leaves_nothing_behind(
     for number in set(numbers):
         subject.do(subject.machine.abort(number))
     assert not subject.machine.active
-    assert not subject.machine.aligning
+    assert not subject.machine.is_aligning
     assert sorted(subject.processed) == sorted(i for items in sent for i in items if isinstance(i, bytes))
 
 
@@ -212,7 +212,7 @@ def test_a_checkpoint_cuts_at_the_first_barrier_and_a_savepoint_at_the_last() ->
         subject = Subject()
         subject.take(0, checkpoint(1, aligned=aligned))
         assert (1 in subject.cuts) is not aligned
-        assert subject.machine.aligning is aligned
+        assert subject.machine.is_aligning is aligned
         subject.take(1, checkpoint(1, aligned=aligned))
         assert not subject.complete
         subject.take(2, checkpoint(1, aligned=aligned))
@@ -226,10 +226,10 @@ def test_a_checkpoint_cuts_when_the_barriers_of_its_aligned_inputs_have_come() -
     subject.take(1, b"ahead")
     subject.take(0, b"broadcast")
     subject.take(0, checkpoint(1))
-    assert subject.machine.aligning
+    assert subject.machine.is_aligning
     assert subject.processed == [b"broadcast"]
     subject.take(2, checkpoint(1))
-    assert not subject.machine.aligning
+    assert not subject.machine.is_aligning
     assert subject.cuts == {1: {b"broadcast"}}
     assert subject.processed == [b"broadcast", b"ahead"], "what was held back goes on"
 
@@ -301,7 +301,7 @@ def test_an_aborted_checkpoint_does_not_begin_when_its_barriers_come() -> None:
     for sender in range(SENDERS):
         subject.take(sender, checkpoint(1, aligned=True))
     assert not subject.cuts
-    assert not subject.machine.aligning
+    assert not subject.machine.is_aligning
 
 
 def test_barriers_of_checkpoints_that_are_known_to_be_over_change_nothing() -> None:

@@ -22,8 +22,8 @@ def forms(draw: st.DrawFn) -> tuple[Batch, list[int], list[tuple[str, int]]]:
     if form == "rows":
         return Batch(timestamps, values), timestamps, values
     if form == "timestamps as an array":
-        return Batch.of_rows(pa.array(timestamps, pa.int64()), values), timestamps, values
-    batch = Batch.of_columns(pa.array(timestamps, pa.int64()), TYPE.to_columns(values), TYPE)
+        return Batch.from_rows(pa.array(timestamps, pa.int64()), values), timestamps, values
+    batch = Batch.from_columns(pa.array(timestamps, pa.int64()), TYPE.to_columns(values), TYPE)
     if form == "both":
         assert batch.values == values
     return batch, timestamps, values

@@ -33,7 +33,7 @@ def look(
         clock.now += due
         for each in beating:
             monitor.on_beat(each)
-        found += [(clock.now, each) for each in monitor.silent()]
+        found += [(clock.now, each) for each in monitor.find_silent()]
     return found
 
 
@@ -53,5 +53,5 @@ def test_time_for_which_nobody_looked_hardly_counts(clock: Clock) -> None:
     monitor: BeatMonitor[str] = BeatMonitor(50.0)
     monitor.watch("a")
     clock.now += 1000.0
-    assert monitor.silent() == []
+    assert monitor.find_silent() == []
     assert len(look(monitor, clock, 50.0)) == 1

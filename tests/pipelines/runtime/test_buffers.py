@@ -76,7 +76,7 @@ def test_a_payload_is_a_buffer_without_its_header(pairs: list[tuple[int, tuple[s
     assert CODEC.encode(BufferHeader(1, 2, 3), batch_of(pairs)) == bytes(BufferHeader(1, 2, 3)) + payload
     read = CODEC.read_payload(payload)
     assert read == batch_of(pairs)
-    assert read.columnar is (len(pairs) > MAX_SMALL_ROWS), "rows are made when they are asked for"
+    assert read.is_columnar is (len(pairs) > MAX_SMALL_ROWS), "rows are made when they are asked for"
 
 
 @given(records, st.integers(500, 3000))

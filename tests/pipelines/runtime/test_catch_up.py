@@ -23,7 +23,7 @@ PARTITIONS = st.integers(1, 50)
 def test_a_backlog_is_begun_in_bulk_and_little_in_real_time(
     partitions: int, records: int, arriving: float
 ) -> None:
-    begun = CatchUpPolicy.beginning(SourceLag(records, arriving, partitions), 0.0)
+    begun = CatchUpPolicy.initial(SourceLag(records, arriving, partitions), 0.0)
     assert (begun.pace is QueryMode.BULK) == (records > CAUGHT_UP * partitions)
 
 
@@ -32,7 +32,7 @@ def test_between_the_two_lags_nothing_changes(
     partitions: int, each: int, arriving: float, pace: QueryMode
 ) -> None:
     now = CatchUpPolicy(pace, 0.0, 1)
-    assert now.after(SourceLag(each * partitions, arriving, partitions), 1e9) is now
+    assert now.next_policy(SourceLag(each * partitions, arriving, partitions), 1e9) is now
 
 
 @given(PARTITIONS, st.integers(0, CAUGHT_UP))
@@ -41,17 +41,17 @@ def test_bulk_ends_when_little_is_left_and_no_more_comes_than_real_time_carries(
 ) -> None:
     bulk = CatchUpPolicy(QueryMode.BULK, 0.0)
     caught_up = SourceLag(each * partitions, CARRIES * partitions, partitions)
-    assert bulk.after(caught_up, 0.1) == CatchUpPolicy(QueryMode.REAL_TIME, 0.1)
+    assert bulk.next_policy(caught_up, 0.1) == CatchUpPolicy(QueryMode.REAL_TIME, 0.1)
     too_many = SourceLag(each * partitions, CARRIES * partitions * 1.1, partitions)
-    assert bulk.after(too_many, 0.1) is bulk
+    assert bulk.next_policy(too_many, 0.1) is bulk
 
 
 @given(st.integers(1, 40))
 def test_each_time_that_real_time_fell_behind_bulk_stays_longer_up_to_a_limit(fallbacks: int) -> None:
     little = SourceLag(0, 0.0, 1)
     far = SourceLag(FAR_BEHIND + 1, 0.0, 1)
-    fallen = CatchUpPolicy(QueryMode.REAL_TIME, 0.0, fallbacks - 1).after(far, 100.0)
+    fallen = CatchUpPolicy(QueryMode.REAL_TIME, 0.0, fallbacks - 1).next_policy(far, 100.0)
     assert fallen == CatchUpPolicy(QueryMode.BULK, 100.0, fallbacks)
     patience = min(MAX_BULK_DURATION_S, MIN_BULK_DURATION_S * 2 ** (fallbacks - 1))
-    assert fallen.after(little, 100.0 + patience * 0.99) is fallen
-    assert fallen.after(little, 100.0 + patience * 1.01).pace is QueryMode.REAL_TIME
+    assert fallen.next_policy(little, 100.0 + patience * 0.99) is fallen
+    assert fallen.next_policy(little, 100.0 + patience * 1.01).pace is QueryMode.REAL_TIME

@@ -87,7 +87,7 @@ def test_declared_records_come_back_as_they_were(of: ValueFormat, hint: Any, dat
 def test_text_is_utf8_and_columns_all_the_way(lines: list[str]) -> None:
     of, text = ValueFormat(FormatKind.TEXT), RecordType.of(str)
     batch, _ = read(of, text, [line.encode() for line in lines])
-    assert batch.columnar or len(lines) < 2
+    assert batch.is_columnar or len(lines) < 2
     assert batch == batch_of(lines)
     assert create_writer(of, text, "topic").write(batch) == [line.encode() for line in lines]
 

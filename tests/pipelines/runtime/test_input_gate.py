@@ -196,7 +196,7 @@ def test_time_stands_still_behind_an_end_by_a_savepoint() -> None:
         assert gate.admits(0, 0, said)
         gate.conclude(0, said)
     assert gate.watermark == 5, "what the stopped sender held back is not due by that"
-    assert gate.unended == {(0, 1)}
+    assert gate.active_senders == {(0, 1)}
     last = BufferHeader(1, 0, 1, ends=True, stops=True)
     assert gate.admits(0, 0, last)
     gate.conclude(0, last)

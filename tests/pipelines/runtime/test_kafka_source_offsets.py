@@ -53,7 +53,7 @@ class Broker:
         """Of a source that begins at the latest records, with two subtasks."""
         source = KafkaSourceParameters(
             ("t",),
-            ValueFormat.of({"kind": "text"}),
+            ValueFormat.from_parameters({"kind": "text"}),
             StartingPosition(StartingMode.LATEST),
             bounded=bounded,
             on_data_loss=OnDataLoss(on_data_loss),

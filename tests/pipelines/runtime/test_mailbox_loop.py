@@ -96,7 +96,7 @@ class Task:
     def _work(self) -> None:
         try:
             self._run.open()
-            self._run.until_ended()
+            self._run.run_until_ended()
         except BaseException as error:
             self.end = error
         finally:
@@ -245,7 +245,7 @@ def test_files_that_a_predecessor_has_closed_are_shown_also_when_nothing_comes_i
     files.close()
     sink = graph.vertices[0].operators[-1].operator_id
     for message in files.take_changes():
-        task.subtask.kept.restore(sink.encode(), message)
+        task.subtask.state.restore(sink.encode(), message)
     start(task)
     task.wait_until(lambda: (tmp_path / "part-0.txt").is_file())
     assert [message.key for message in task.kafka.log(task.changelog(), 0)][:1] == [sink.encode()]

@@ -141,7 +141,7 @@ def test_nothing_is_committed_while_a_savepoint_waits_for_barriers(
 ) -> None:
     task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
     task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"), channel.records(1, "goes on"))
-    task.wait_until(lambda: not task.mailbox.full and task.subtask.records_in == 1)
+    task.wait_until(lambda: not task.mailbox.is_full and task.subtask.records_in == 1)
     assert task.printed() == 0
     task.hand_over(channel.barrier(1, taken))
     task.wait(lambda: task.printed() == 2)

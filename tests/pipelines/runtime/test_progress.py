@@ -123,7 +123,7 @@ def test_a_successor_goes_on_from_what_was_written_also_where_its_inputs_have_an
 
 
 def _input(entry: ProgressEntry, topic: str) -> InputProgress:
-    found = entry.input_of(topic)
+    found = entry.find_input(topic)
     assert found is not None
     return found
 

@@ -26,7 +26,7 @@ def test_what_waits_for_a_query_that_is_being_stopped_comes_after_it(tmp_path: P
     run = QueryRun(1)
     run.stopping = threading.Thread(target=stop)
     run.stopping.start()
-    queries.when_stopped(run, lambda: order.append("reported"))
+    queries.on_stopped(run, lambda: order.append("reported"))
     assert (order, posted.empty()) == ([], True)
     stopped.set()
     posted.get(timeout=30)()
@@ -37,5 +37,5 @@ def test_where_no_query_is_being_stopped_nothing_waits(tmp_path: Path) -> None:
     order: list[str] = []
     queries = QueryRunner("localhost:1", tmp_path, lambda _: order.append("posted"))
     for run in (None, QueryRun(1)):
-        queries.when_stopped(run, lambda: order.append("reported"))
+        queries.on_stopped(run, lambda: order.append("reported"))
     assert order == ["reported", "reported"]

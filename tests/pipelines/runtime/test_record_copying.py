@@ -180,8 +180,8 @@ def test_values_that_nobody_can_change_are_not_copied() -> None:
 def test_consumers_of_columns_make_rows_of_their_own() -> None:
     record_type = RecordType.of(Count)
     rows = Batch([1], [Count("a", 1)])
-    columns = Batch.of_columns(rows.timestamp_column(), rows.columns(record_type), record_type)
-    other = columns.copied(copy_record)
+    columns = Batch.from_columns(rows.timestamp_column(), rows.columns(record_type), record_type)
+    other = columns.copy(copy_record)
     columns.values[0].number = 7
-    assert other.columnar
+    assert other.is_columnar
     assert other.values == [Count("a", 1)]

@@ -330,7 +330,7 @@ def test_partitions_are_divided_over_subtasks_and_more_of_them_move_none(
         return {
             place: subtask
             for subtask in range(parallelism)
-            for place in source.partitions_of(named, subtask, parallelism)
+            for place in source.assigned_partitions(named, subtask, parallelism)
         }
 
     before = owners(counts)

@@ -60,7 +60,7 @@ def writer(
     subtask: int = 0,
     of: RecordType = PAIR,
 ) -> ChannelWriter:
-    reachable = IntermediateResult(joined, senders, partitions, range(senders)).partitions_of(subtask)
+    reachable = IntermediateResult(joined, senders, partitions, range(senders)).partitions_for(subtask)
     partition = create_partitioner(
         joined, of, reachable=reachable, partitions=partitions, max_parallelism=128, subtask=subtask
     )
@@ -133,8 +133,8 @@ def test_pointwise_edges_reach_some_partitions_and_together_all(
         reached = set(values_by_partition(written(target, [batch_of(each, "rows") for each in given])))
         told.update(each.partition for each in target.flush(tell_all=True))
         result = IntermediateResult(joined, senders, partitions, range(senders))
-        assert reached <= {p for p in range(partitions) if subtask in result.producers_of(p)}
-    assert told == {p: len(result.producers_of(p)) for p in range(partitions)}
+        assert reached <= {p for p in range(partitions) if subtask in result.producers_for(p)}
+    assert told == {p: len(result.producers_for(p)) for p in range(partitions)}
 
 
 @given(batches, st.integers(1, 5))
@@ -208,12 +208,12 @@ def test_time_is_told_by_ticks_once_a_partition_knows_the_attempt() -> None:
 
     records = RecordWriter([target])
     target.advance_watermark(5)
-    records.tell(into(ticked), into(sent))
+    records.announce_time(into(ticked), into(sent))
     assert (len(ticked), [header.sequence for header in sent]) == (0, [0, 0])
     target.advance_watermark(6)
-    records.tell(into(ticked), into(sent))
+    records.announce_time(into(ticked), into(sent))
     assert [(header.tick, header.sequence, header.watermark) for header in ticked] == [(True, 1, 6)] * 2
-    records.tell(into(ticked), into(sent))
+    records.announce_time(into(ticked), into(sent))
     assert (len(ticked), len(sent)) == (2, 2), "nothing new"
     assert [CODEC.decode(each.data)[0].sequence for each in target.flush(tell_all=True)] == [1, 1]
 
@@ -231,14 +231,14 @@ def test_time_is_repeated_to_a_few_partitions_in_turn_until_all_have_heard_it() 
     def send(topic: str, partition: int, data: bytes) -> None:
         raise AssertionError("it takes no transaction")
 
-    records.tell(tick, send)
+    records.announce_time(tick, send)
     assert told == []
     for _ in range(5):
-        records.tell(tick, send, again=True)
+        records.announce_time(tick, send, again=True)
     assert sorted(told) == sorted([*range(10)] * 2)
     target.advance_watermark(6)
     told.clear()
-    records.tell(tick, send, again=True)
+    records.announce_time(tick, send, again=True)
     assert told == [*range(10)], "news is told to all"
 
 

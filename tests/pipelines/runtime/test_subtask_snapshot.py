@@ -66,9 +66,9 @@ def test_a_full_mailbox_says_so_and_tells_when_it_is_drained() -> None:
     mailbox, drained = Mailbox(), threading.Event()
     mailbox.on_drained(drained.set)
     mailbox.put([*letter(CAPACITY_BYTES)])
-    assert mailbox.full
+    assert mailbox.is_full
     assert len(mailbox.take(0)) == 1
-    assert not mailbox.full
+    assert not mailbox.is_full
     assert drained.is_set()
 
 
@@ -87,13 +87,13 @@ times = st.lists(st.floats(0, 10), max_size=20)
 def test_commits_take_a_bounded_share_of_the_time(costs: list[float]) -> None:
     pacing, now = CommitSchedule(0.03), 0.0
     for cost in costs:
-        pacing.committed(now, now + cost)
+        pacing.on_committed(now, now + cost)
         now += cost
         assert now <= pacing.due(now, busy=False) <= now + LONGEST_S
         assert now + 0.03 <= pacing.due(now, busy=True) <= now + LONGEST_S
     steady = CommitSchedule(0.03)
     for i in range(100):
-        steady.committed(i, i + 0.1)
+        steady.on_committed(i, i + 0.1)
     assert steady.due(100, busy=True) == pytest.approx(100 + SHARE * 0.1)
     assert steady.due(99.1, busy=False) == pytest.approx(99.2)
 
@@ -101,7 +101,7 @@ def test_commits_take_a_bounded_share_of_the_time(costs: list[float]) -> None:
 def test_a_record_after_a_pause_is_committed_at_once() -> None:
     pacing = CommitSchedule(0.03)
     assert pacing.due(0, busy=False) == 0
-    pacing.committed(5, 5.01)
+    pacing.on_committed(5, 5.01)
     assert pacing.due(6, busy=False) == 6
 
 
@@ -114,13 +114,15 @@ def test_waking_ends_the_waiting_once_however_often_it_was_asked_for() -> None:
 
 
 def test_settings_have_defaults_and_name_the_key_that_is_wrong() -> None:
-    assert TaskSettings.of({}).mode is ExecutionMode.REAL_TIME
-    assert TaskSettings.of({"execution.mode": "micro-batch"}).mode is ExecutionMode.MICRO_BATCH
-    assert TaskSettings.of({"execution.commit-interval-ms": "75"}).commit_interval_ms == 75
+    assert TaskSettings.from_configuration({}).mode is ExecutionMode.REAL_TIME
+    assert (
+        TaskSettings.from_configuration({"execution.mode": "micro-batch"}).mode is ExecutionMode.MICRO_BATCH
+    )
+    assert TaskSettings.from_configuration({"execution.commit-interval-ms": "75"}).commit_interval_ms == 75
     with pytest.raises(ValueError, match=r"execution\.mode is 'batch': it may be real-time or micro-batch"):
-        TaskSettings.of({"execution.mode": "batch"})
+        TaskSettings.from_configuration({"execution.mode": "batch"})
     with pytest.raises(ValueError, match=r"execution\.commit-interval-ms"):
-        TaskSettings.of({"execution.commit-interval-ms": "0"})
+        TaskSettings.from_configuration({"execution.commit-interval-ms": "0"})
 
 
 def operator(name: str, upstream: str | None, tag: str | None = None, **parameters: object) -> OperatorConfig:

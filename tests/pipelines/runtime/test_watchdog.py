@@ -21,9 +21,9 @@ def test_a_call_that_does_not_return_is_told_of() -> None:
         noticed.set()
 
     watchdog = Watchdog(0.05, overdue)
-    with watchdog.watching("one that returns"):
+    with watchdog.watch_call("one that returns"):
         pass
-    with watchdog.watching("one that hangs"):
+    with watchdog.watch_call("one that hangs"):
         assert noticed.wait(60)
     assert told == ["one that hangs"]
 
@@ -39,7 +39,7 @@ def test_a_call_is_not_overdue_while_kafka_answers_nobody() -> None:
         return back.is_set()
 
     watchdog = Watchdog(0.02, told.append, answers, answering_s=0.1)
-    with watchdog.watching("one that waits for Kafka"):
+    with watchdog.watch_call("one that waits for Kafka"):
         wait_until(lambda: looks > 20)
         assert told == []
         back.set()
@@ -68,7 +68,7 @@ def test_time_for_which_the_process_stood_still_does_not_count(monkeypatch: pyte
     monkeypatch.setattr(watchdog_module, "time", Clock)
     monkeypatch.setattr(watchdog_module, "_LOOKS_S", 0.01)
     watchdog = Watchdog(3600.0, told.append, answers)
-    with watchdog.watching("one that is stopped"):
+    with watchdog.watch_call("one that is stopped"):
         wait_until(lambda: looks > 3)
         ahead += 7200.0
         before = looks

@@ -121,26 +121,30 @@ def _answer(status: Status, **more: bytes) -> msgspec.Struct:
 
 @given(BYTES, BYTES, BYTES)
 def test_no_other_bytes_are_a_proof(proof: bytes, challenge: bytes, nonce: bytes) -> None:
-    assert not SECRET.is_proved(proof, Side.CLIENT, challenge, nonce)
-    assert not SECRET.is_proved(OTHER.proof(Side.CLIENT, challenge, nonce), Side.CLIENT, challenge, nonce)
-    assert not SECRET.is_proved(SECRET.proof(Side.SERVER, challenge, nonce), Side.CLIENT, challenge, nonce)
+    assert not SECRET.is_valid_proof(proof, Side.CLIENT, challenge, nonce)
+    assert not SECRET.is_valid_proof(
+        OTHER.proof(Side.CLIENT, challenge, nonce), Side.CLIENT, challenge, nonce
+    )
+    assert not SECRET.is_valid_proof(
+        SECRET.proof(Side.SERVER, challenge, nonce), Side.CLIENT, challenge, nonce
+    )
 
 
 def test_it_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     configuration = Configuration({"home": str(tmp_path), "blob.secret-file": str(file)})
     with pytest.raises(ConfigurationError, match=r"blob\.secret-file: .* can't be read"):
-        SharedSecret.of(configuration)
+        SharedSecret.from_configuration(configuration)
     file.write_text("too short\n")
     with pytest.raises(ConfigurationError, match="has 9 bytes, but a secret has at least 16"):
         create_server(configuration)
     file.write_text("0123456789abcdef\nwhat follows is not read\n")
-    secret = SharedSecret.of(configuration)
+    secret = SharedSecret.from_configuration(configuration)
     assert secret is not None
     assert "0123" not in repr(secret)
     with create_server(configuration) as server, BlobClient(server.address, secret=secret) as client:
         assert client.put(b"content", "job") == BlobKey(compute_digest(b"content"), "job")
-    assert SharedSecret.of(configuration.replace({"blob.secret-file": "none"})) is None
+    assert SharedSecret.from_configuration(configuration.replace({"blob.secret-file": "none"})) is None
 
 
 def test_a_cache_without_the_secret_says_why_it_has_nothing(server: BlobServer, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
         (JobRejectedError("j", "too big"), ExitCode.JOB),
         (Deposed("x"), ExitCode.DEPOSED),
         (StaleElectionEpoch("dispatcher", 3, 4711), ExitCode.USAGE),
-        (ReplicaDiverged("x"), ExitCode.ASTRAY),
+        (ReplicaDiverged("x"), ExitCode.REPLICA_DIVERGED),
         (CommandFailure(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
     ],
 )

@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "0.1.0" / "a_job_finishes.avro"
 def test_the_line_of_a_command_is_the_first_that_it_says_of_itself(name: str) -> None:
     command = LazyCommands()[name]
     assert command.name == name
-    assert " ".join(command.help.split("\n\n")[0].split()) == COMMANDS[name].line
+    assert " ".join(command.help.split("\n\n")[0].split()) == COMMANDS[name].help
     assert not command.hidden
     assert not command.deprecated
 
@@ -30,7 +30,7 @@ def test_the_line_of_a_command_is_the_first_that_it_says_of_itself(name: str) ->
 def test_help_names_every_command_with_its_line() -> None:
     shown = " ".join(CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output.split())
     for name, command in COMMANDS.items():
-        assert f"{name} {command.line}" in shown
+        assert f"{name} {command.help}" in shown
 
 
 @pytest.mark.parametrize("name", COMMANDS)

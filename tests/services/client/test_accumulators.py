@@ -19,7 +19,7 @@ from ..simulated_cluster.cluster import header
 
 
 def heard(counts: AccumulatorTotals, body: Body) -> None:
-    counts.hear([Record(0, header("a", "b"), body)])
+    counts.on_event([Record(0, header("a", "b"), body)])
 
 
 def submitted(index: int, number: int, job_id: str = "j") -> SubmitTask:
@@ -63,28 +63,28 @@ def test_heartbeats_that_come_late_change_nothing(draw: random.Random) -> None:
             truth[index] += 1
             heard(counts, ended(index, number, {"n": float(truth[index])}))
             while late and draw.random() < 0.5:
-                counts.report(late.pop(0))
+                counts.on_report(late.pop(0))
     for each in late:
-        counts.report(each)
+        counts.on_report(each)
     assert counts.total() == {"n": truth.total()}
 
 
 def test_while_an_attempt_has_not_said_anything_its_predecessor_is_right() -> None:
     counts = AccumulatorTotals("j")
     heard(counts, submitted(0, 0))
-    counts.report(report(0, 0, {"n": 2.0}))
+    counts.on_report(report(0, 0, {"n": 2.0}))
     assert counts.total() == {"n": 2.0}
     heard(counts, submitted(0, 1))
-    counts.report(report(0, 1, {}))
+    counts.on_report(report(0, 1, {}))
     assert counts.total() == {"n": 2.0}
-    counts.report(report(0, 1, {"n": 3.0, "m": 1.0}))
-    counts.report(report(0, 0, {"n": 2.5}))
+    counts.on_report(report(0, 1, {"n": 3.0, "m": 1.0}))
+    counts.on_report(report(0, 0, {"n": 2.5}))
     assert counts.total() == {"m": 1.0, "n": 3.0}
 
 
 def test_what_is_said_of_other_jobs_and_of_nobody_is_passed_over() -> None:
     counts = AccumulatorTotals("j")
     heard(counts, submitted(0, 0, "k"))
-    counts.report(report(0, 0, {"n": 2.0}))
-    counts.report(report(7, 7, {"n": 2.0}))
+    counts.on_report(report(0, 0, {"n": 2.0}))
+    counts.on_report(report(7, 7, {"n": 2.0}))
     assert counts.total() == {}

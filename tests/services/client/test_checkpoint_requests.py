@@ -36,7 +36,7 @@ class Hearing:
 
     def hear(self, body: Body, recipient: str = "job_master/j") -> CompletedCheckpoint | None:
         self.offset += 1
-        return self.request.hear(Record(self.offset, header("job_master/j", recipient), body))
+        return self.request.on_event(Record(self.offset, header("job_master/j", recipient), body))
 
     def ask(self, requester: str = ME, job_id: str = "j") -> int:
         self.hear(
@@ -125,7 +125,7 @@ def told(*bodies: Body) -> list[Incident]:
     records = [
         Record(number, header("job_master/j", "job_master/j"), body) for number, body in enumerate(bodies)
     ]
-    return JobIncidentTracker("j").hear(records)
+    return JobIncidentTracker("j").on_event(records)
 
 
 def aborted(failure: CheckpointFailureReason, job_id: str = "j") -> Body:

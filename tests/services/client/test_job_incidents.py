@@ -39,7 +39,7 @@ def told(cluster: Cluster, job_id: str = "job-a", after: int = 0) -> list[Incide
     for record in cluster.log:
         header = record.header
         if header.recipient == "*" or is_about_job(f"job_master/{job_id}", header.sender, header.recipient):
-            heard = incidents.hear([record])
+            heard = incidents.on_event([record])
             found += heard if record.offset >= after else []
     return found
 
@@ -75,10 +75,10 @@ def test_how_many_slots_a_job_waits_for_is_what_its_job_master_waits_for() -> No
     cluster.settle()
     fold, incidents, seen = HistoryProjection(), JobIncidentTracker("job-a"), []
     for record in cluster.log:
-        fold.tell(record)
+        fold.apply(record)
         header = record.header
         if header.recipient == "*" or is_about_job("job_master/job-a", header.sender, header.recipient):
-            incidents.hear([record])
+            incidents.on_event([record])
         state = fold.replica.states.get("job_master/job-a")
         wanted = len(state.slots.requests) if isinstance(state, JobMasterState) else 0
         seen.append((incidents.waits_for_slots, wanted))
@@ -148,11 +148,11 @@ def test_a_zombie_that_reports_what_was_lost_is_not_told_again(cluster: Cluster)
 def test_failures_that_come_together_are_told_in_a_few_lines(cluster: Cluster) -> None:
     tasks = submitted(cluster, "job-a")
     incidents = JobIncidentTracker("job-a")
-    incidents.hear(cluster.log)
+    incidents.on_event(cluster.log)
     before = len(cluster.log)
     for record in tasks:
         fail(cluster, record)
-    found = incidents.hear(cluster.log[before:])
+    found = incidents.on_event(cluster.log[before:])
     assert len(tasks) > 4
     assert len(found) == 4
     assert found[-1].line == f"and {len(tasks) - 3} more failures"

@@ -96,7 +96,7 @@ def test_tasks_write_changes_to_storage_where_their_job_takes_checkpoints(
     possible = {key: text for key, text in configuration.items() if not job_options.faults({key: text})}
     effective = job_configuration({}, possible)
     interval = JobOptions.from_configuration(effective).checkpointing.interval
-    assert TaskSettings.of(effective).periodic_checkpoints is (interval is not None)
+    assert TaskSettings.from_configuration(effective).periodic_checkpoints is (interval is not None)
 
 
 @pytest.mark.parametrize("written", [None, "off", "7 s"])

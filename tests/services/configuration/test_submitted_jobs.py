@@ -65,4 +65,4 @@ def test_a_job_starts_with_what_it_goes_by() -> None:
     assert start.configuration["slot.idle.timeout"] == "7 s"
     given = cluster.said("JobManagerRegistrationSuccess")[-1].body
     assert isinstance(given, JobManagerRegistrationSuccess)
-    assert TaskSettings.of(given.job_graph.configuration).mode is ExecutionMode.MICRO_BATCH
+    assert TaskSettings.from_configuration(given.job_graph.configuration).mode is ExecutionMode.MICRO_BATCH

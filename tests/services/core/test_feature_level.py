@@ -86,9 +86,9 @@ def test_roles_go_by_a_level_from_its_offset_on() -> None:
 def test_a_history_across_levels_is_decided_again_as_it_was() -> None:
     log = cluster_that_is_upgraded().log
     check = DecisionCheck(Replica(roles_at, on_illegal=lambda *_: None))
-    assert check.tell_all(log) == []
+    assert check.check_all(log) == []
     unaware = DecisionCheck(Replica([Politer(NEXT), *roles_at(NEXT)[1:]], on_illegal=lambda *_: None))
-    assert len(unaware.tell_all(log)) == 1, "a change without a level makes history wrong"
+    assert len(unaware.check_all(log)) == 1, "a change without a level makes history wrong"
 
 
 @pytest.mark.usefixtures("newer")

@@ -42,7 +42,7 @@ class Story:
     def hear(self, body: Body) -> None:
         self.time += 1_000
         record = Record(self.time, header("job_master/j", "job_master/j", time=self.time), body)
-        self.checkpoints.note(record, lambda attempt: NAMES[attempt])
+        self.checkpoints.on_event(record, lambda attempt: NAMES[attempt])
 
     def trigger(
         self, number: int, *, awaited: tuple[str, ...] = ("a", "b"), finished: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Story:
         self.hear(job_master.CheckpointAborted(job_id="j", checkpoint_id=number, failure=kind, reason=reason))
 
     def only(self) -> CheckpointView:
-        (view,) = self.checkpoints.of("j").checkpoints
+        (view,) = self.checkpoints.for_job("j").checkpoints
         return view
 
 
@@ -119,18 +119,18 @@ def test_what_comes_late_or_is_said_of_others_changes_nothing() -> None:
     story.trigger(1)
     story.acknowledge(1, "a")
     story.abort(1)
-    ended = story.checkpoints.of("j")
+    ended = story.checkpoints.for_job("j")
     story.acknowledge(1, "b")
     story.acknowledge(7, "b")
     story.complete(1)
     story.complete(7)
     story.abort(1, "again")
     story.hear(job_master.CheckpointDiscarded(job_id="k", checkpoint_id=1))
-    assert story.checkpoints.of("j") == ended
+    assert story.checkpoints.for_job("j") == ended
     assert (ended.completed, ended.failed) == (0, 1)
     assert ended.checkpoints[0].waiting_for == ["Count (1/2)"]
     assert (ended.checkpoints[0].failure, ended.checkpoints[0].reason) == ("CHECKPOINT_EXPIRED", "too late")
-    assert story.checkpoints.of("k").checkpoints == ()
+    assert story.checkpoints.for_job("k").checkpoints == ()
 
 
 def test_a_task_that_finishes_is_not_awaited_and_one_that_declines_says_why() -> None:
@@ -152,18 +152,18 @@ def test_a_task_that_finishes_is_not_awaited_and_one_that_declines_says_why() ->
 
 def test_what_a_job_began_with_is_the_last_that_was_said() -> None:
     story = Story()
-    assert story.checkpoints.of("j").restored is None
+    assert story.checkpoints.for_job("j").restored is None
     found = RestoredCheckpoint(checkpoint_id=3, uri="file:///j/chk-3", generation=0)
     story.hear(
         job_master.CheckpointRestored(
             job_id="j", checkpoint=found, passed_over={"file:///j/chk-4": "is torn"}
         )
     )
-    restored = story.checkpoints.of("j").restored
+    restored = story.checkpoints.for_job("j").restored
     assert restored is not None
     assert (restored.uri, restored.passed_over) == ("file:///j/chk-3", {"file:///j/chk-4": "is torn"})
     story.hear(job_master.RestoreFailed(job_id="j", reason="nothing is left"))
-    restored = story.checkpoints.of("j").restored
+    restored = story.checkpoints.for_job("j").restored
     assert restored is not None
     assert restored.failure == "nothing is left"
 
@@ -176,7 +176,7 @@ def test_of_a_long_life_the_counts_stay_and_the_last_thousand_and_what_is_in_sto
         story.complete(number)
         if number > 5:
             story.hear(job_master.CheckpointDiscarded(job_id="j", checkpoint_id=number - 1))
-    view = story.checkpoints.of("j")
+    view = story.checkpoints.for_job("j")
     assert view.completed == 1_501
     numbers = [each.checkpoint_id for each in view.checkpoints]
     assert numbers[:4] == [1, 2, 3, 4]
@@ -188,7 +188,7 @@ def test_of_a_long_life_the_counts_stay_and_the_last_thousand_and_what_is_in_sto
 def test_what_is_told_is_what_the_job_masters_know_at_every_offset(story: Callable[[], Cluster]) -> None:
     fold = HistoryProjection()
     for record in story().log:
-        fold.tell(record)
+        fold.apply(record)
         for address, state in fold.replica.states.items():
             if isinstance(state, JobMasterState) and state.terminated is None:
                 agree(fold, address.partition("/")[2], state)
@@ -198,7 +198,7 @@ def test_what_a_job_master_takes_no_notice_of_is_not_told() -> None:
     cluster = scenarios_checkpoints.a_job_goes_back_to_a_checkpoint()
     fold = HistoryProjection()
     for record in cluster.log:
-        fold.tell(record)
+        fold.apply(record)
     before = checkpoints(fold, "j1")
     assert before.restored is not None
     me = "job_master/j1"
@@ -210,7 +210,7 @@ def test_what_a_job_master_takes_no_notice_of_is_not_told() -> None:
     ):
         for cause in (None, 0, len(cluster.log) - 1):
             cluster.say(me, me, body, cause=cause)
-            fold.tell(cluster.log[-1])
+            fold.apply(cluster.log[-1])
             assert checkpoints(fold, "j1") == before
 
 

@@ -61,7 +61,7 @@ def replayed(path: Path) -> DecisionCheck:
     log = FileLog.open(path)
     try:
         for batch in read_to_end(log):
-            assert [each.line() for each in check.tell_all(batch)] == []
+            assert [each.line() for each in check.check_all(batch)] == []
     finally:
         log.close()
     check.finish()

@@ -88,7 +88,7 @@ def test_numbers_as_keys_keep_their_order() -> None:
 def test_jobs_and_taskexecutors_are_read_off_the_states(cluster: Cluster) -> None:
     fold = HistoryProjection()
     for record in cluster.log:
-        fold.tell(record)
+        fold.apply(record)
     (job,) = jobs(fold)
     assert (job.job_id, job.name, job.status.value) == ("job-a", "WindowWordCount", "RUNNING")
     assert job.tasks == {"RUNNING": 2}

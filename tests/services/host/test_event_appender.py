@@ -148,7 +148,7 @@ def test_a_fault_in_one_job_fails_that_job(fault: str, always: bool) -> None:
     replica, records = replica_with(Faulty(fault, always=always)), everything(log)
     for record in records[:before]:
         replica.apply(record)
-    assert DecisionCheck(replica).tell_all(records[before:]) == []
+    assert DecisionCheck(replica).check_all(records[before:]) == []
     # Whoever comes next, with the fault or without it, reads the same.
     for name, job_masters in (("b", Faulty(fault, always=always)), ("c", JobMaster())):
         with leading(log, job_masters, name) as host:
@@ -218,7 +218,7 @@ def test_a_large_graph_goes_to_many_task_executors_in_several_turns() -> None:
     for record in records[: len(cluster.log)]:
         replica.apply(record)
     check = DecisionCheck(replica)
-    assert check.tell_all(records[len(cluster.log) :]) == []
+    assert check.check_all(records[len(cluster.log) :]) == []
     assert check.counts.decided >= many
 
 

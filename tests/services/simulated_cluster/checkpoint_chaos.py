@@ -111,7 +111,7 @@ class CheckpointChaos:
         """Files of a checkpoint are damaged; nobody notices yet."""
         storage = self.world.barriers.storage
         if storage.metadata:
-            storage.torn.add(self.draw.choice(sorted(storage.metadata)))
+            storage.corrupt_uris.add(self.draw.choice(sorted(storage.metadata)))
 
     def stray_acknowledgement(self) -> None:
         """A TaskExecutor acknowledges what it should not, or what is long over."""

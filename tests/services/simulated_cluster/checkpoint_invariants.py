@@ -92,7 +92,7 @@ class CheckpointHistory:
         }
         for job_id, job in self._world.truth.states["dispatcher"].jobs.items():
             own = self._completed.get(job_id, {})
-            if job_id not in self._options or storage.torn & set(own.values()):
+            if job_id not in self._options or storage.corrupt_uris & set(own.values()):
                 continue
             expected = self._retained(job_id, job.status, kept=job_id in kept)
             there = {uri for uri in own.values() if uri in storage.metadata}

@@ -87,7 +87,7 @@ class TaskCheckpoints:
             return None
         anew = task.generation > barriers.generations.get(subtask, 0)
         if restore is not None and not task.finished:
-            fault = barriers.storage.fault_of(restore.uri)
+            fault = barriers.storage.find_fault(restore.uri)
             if fault is not None:
                 return fault
             if anew and restore.generation >= 0:

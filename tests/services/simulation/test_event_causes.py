@@ -114,8 +114,8 @@ def test_what_tasks_say_is_caused_by_what_a_real_task_executor_names(seed: int) 
 def test_tasks_that_meet_a_barrier_name_what_they_run_by_and_those_that_are_told_what_told_them() -> None:
     studio = HistoryBuilder({"execution.checkpointing.interval": "3 s"})
     studio.start_workers("te-1", "te-2", "te-3", slots=1)
-    studio.at(1, studio.submit, "j1", 3)
-    studio.at(20, studio.request, dispatcher.CancelJob(job_id="j1"))
+    studio.schedule_at(1, studio.submit, "j1", 3)
+    studio.schedule_at(20, studio.request, dispatcher.CancelJob(job_id="j1"))
     records = studio.run(30).records
     assert checked(records)
     acknowledged = [each for each in records if isinstance(each.body, job_master.AcknowledgeCheckpoint)]
@@ -141,8 +141,8 @@ def test_whatever_shells_say_has_a_cause_unless_they_saw_it_happen(seed: int) ->
 def test_a_savepoint_is_disposed_of_because_somebody_asked() -> None:
     studio = HistoryBuilder()
     studio.start_workers("te-1")
-    studio.at(1, studio.submit, "j1", 1)
-    studio.at(5, studio.request, dispatcher.DisposeSavepoint(path="memory://savepoints/none"))
+    studio.schedule_at(1, studio.submit, "j1", 1)
+    studio.schedule_at(5, studio.request, dispatcher.DisposeSavepoint(path="memory://savepoints/none"))
     records = studio.run(10).records
     request, disposed, answered = (
         next(each for each in records if isinstance(each.body, kind))

@@ -64,8 +64,8 @@ def history() -> MemoryHistory:
     """Two TaskExecutors and a job; a third one was lost."""
     studio = HistoryBuilder(CONFIGURATION)
     studio.start_workers("te-1", "te-2", "te-3", slots=2)
-    studio.at(1, studio.submit, "j1", 2)
-    studio.at(5, studio.workers.kill, "te-3", "killed", seen=True)
+    studio.schedule_at(1, studio.submit, "j1", 2)
+    studio.schedule_at(5, studio.workers.kill, "te-3", "killed", seen=True)
     return studio.run(30)
 
 

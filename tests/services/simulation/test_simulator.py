@@ -31,7 +31,7 @@ def said_by(studio: HistoryBuilder, sender: str) -> list[Record]:
 def test_time_jumps_to_what_happens_next() -> None:
     studio = HistoryBuilder(life=UniformTaskBehavior(Latencies(), 10 * SECOND))
     studio.start_workers("te-1")
-    studio.at(1, studio.submit, "j1", 2)
+    studio.schedule_at(1, studio.submit, "j1", 2)
     history = studio.run(100)
     assert names(studio)[-1] == "ChannelsDeleted"
     assert studio.world.now == BEGIN + 100 * SECOND
@@ -44,9 +44,9 @@ def test_time_jumps_to_what_happens_next() -> None:
 def test_nothing_is_said_twice_and_nothing_is_owed_when_it_rests() -> None:
     studio = HistoryBuilder()
     studio.start_workers("te-1", "te-2")
-    studio.at(1, studio.submit, "j1", 3)
+    studio.schedule_at(1, studio.submit, "j1", 3)
     studio.run(30)
-    assert studio.world.owed() == []
+    assert studio.world.find_owed_events() == []
     ids = [each.header.event_id for each in studio.world.log]
     assert len(set(ids)) == len(ids)
 
@@ -54,7 +54,7 @@ def test_nothing_is_said_twice_and_nothing_is_owed_when_it_rests() -> None:
 def test_what_roles_decide_in_one_turn_they_decide_from_one_state() -> None:
     studio = HistoryBuilder()
     studio.start_workers("te-1")
-    studio.at(1, studio.submit, "j1", 2)
+    studio.schedule_at(1, studio.submit, "j1", 2)
     studio.run(30)
     for each in studio.world.log:
         assert each.header.decided_at is None or each.header.decided_at < each.offset
@@ -64,9 +64,9 @@ def test_what_roles_decide_in_one_turn_they_decide_from_one_state() -> None:
 def test_the_dead_say_nothing_and_what_they_had_begun_does_not_happen() -> None:
     studio = HistoryBuilder()
     studio.start_workers("te-1")
-    studio.at(1, studio.submit, "j1", 2)
+    studio.schedule_at(1, studio.submit, "j1", 2)
     # Tasks are submitted 100 ms later, and would run 300 ms after that.
-    studio.at(1.2, studio.workers.kill, "te-1", "killed", seen=True)
+    studio.schedule_at(1.2, studio.workers.kill, "te-1", "killed", seen=True)
     studio.run(30)
     assert all(each.header.time < BEGIN + 1.2 * SECOND for each in said_by(studio, "task_executor/te-1"))
     states = [each.body for each in studio.world.log if isinstance(each.body, UpdateTaskExecutionState)]
@@ -77,9 +77,9 @@ def test_the_dead_say_nothing_and_what_they_had_begun_does_not_happen() -> None:
 def test_who_is_paused_goes_on_where_he_was() -> None:
     studio = HistoryBuilder(life=UniformTaskBehavior(Latencies(), 10 * SECOND))
     studio.start_workers("te-1")
-    studio.at(1, studio.submit, "j1", 2)
-    studio.at(5, studio.workers.pause, "te-1")
-    studio.at(50, studio.workers.resume, "te-1")
+    studio.schedule_at(1, studio.submit, "j1", 2)
+    studio.schedule_at(5, studio.workers.pause, "te-1")
+    studio.schedule_at(50, studio.workers.resume, "te-1")
     studio.run(60)
     ends = [
         each.header.time
@@ -94,9 +94,9 @@ def test_who_is_paused_goes_on_where_he_was() -> None:
 def test_a_new_leader_notices_who_has_gone_while_nobody_led() -> None:
     studio = HistoryBuilder()
     studio.start_workers("te-1", "te-2")
-    studio.at(5, studio.world.kill, "master-1")
-    studio.at(6, studio.workers.kill, "te-1", "killed", seen=True)
-    studio.at(20, studio.start_master)
+    studio.schedule_at(5, studio.world.kill, "master-1")
+    studio.schedule_at(6, studio.workers.kill, "te-1", "killed", seen=True)
+    studio.schedule_at(20, studio.start_master)
     studio.run(30)
     lost = [each for each in studio.world.log if each.body.AVRO_NAME.endswith("WorkerLost")]
     assert [each.header.time // SECOND for each in lost] == [1_020]
@@ -110,9 +110,9 @@ def test_a_process_that_returns_goes_on_with_its_tasks() -> None:
         {"taskmanager.restart-grace": "10 s"}, UniformTaskBehavior(Latencies(), 20 * SECOND)
     )
     studio.start_workers("te-1")
-    studio.at(1, studio.submit, "j1", 1)
-    studio.at(11.4, studio.workers.kill, "te-1", "killed", seen=True)
-    studio.at(15, studio.start_workers, "te-1")
+    studio.schedule_at(1, studio.submit, "j1", 1)
+    studio.schedule_at(11.4, studio.workers.kill, "te-1", "killed", seen=True)
+    studio.schedule_at(15, studio.start_workers, "te-1")
     studio.run(60)
     assert "TaskExecutorLost" not in names(studio)
     finished = [each for each in studio.world.log if each.body.AVRO_NAME.endswith("JobFinished")]
@@ -128,7 +128,7 @@ def test_talk_without_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     studio.run(1)
     monkeypatch.setattr(TaskExecutor, "decide", lambda *_: [register_event("te-1", 2)])
     monkeypatch.setattr("tailrace.services.simulation.simulator.MAX_TURNS", 30)
-    studio.at(2, studio.submit, "j1", 1)
+    studio.schedule_at(2, studio.submit, "j1", 1)
     with pytest.raises(LivelockError, match="talk without end at offset"):
         studio.run(3)
 
@@ -136,11 +136,11 @@ def test_talk_without_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_latencies_are_learnt_and_the_same_for_the_same_seed() -> None:
     studio = HistoryBuilder(life=UniformTaskBehavior(Latencies(fixed={Work.START_TASK: 700_000}), SECOND))
     studio.start_workers("te-1")
-    studio.at(1, studio.submit, "j1", 2)
+    studio.schedule_at(1, studio.submit, "j1", 2)
     history = studio.run(10)
     learnt = Latencies(3)
     for each in history.records:
-        learnt.see(each)
+        learnt.on_event(each)
     assert learnt.take(Work.START_TASK, "x") == 700_000
     assert learnt.take(Work.CREATE_CHANNELS, "x") == DEFAULT_LATENCIES[Work.CREATE_CHANNELS]
     assert learnt.take(Work.BOOT, "x") == DEFAULT_LATENCIES[Work.BOOT]

@@ -56,67 +56,67 @@ class Master:
     def hear(self, body: SnapshotTaken) -> None:
         self.grow(1, 100)
         header = Header(event_id="x", time=self.now, sender="dispatcher", sender_epoch=1, recipient=EVERYONE)
-        self.keeper.taken(Record(self.at.offset, header, body), body)
+        self.keeper.on_snapshot_created(Record(self.at.offset, header, body), body)
 
 
 def test_it_is_taken_when_the_log_has_grown_by_so_many_bytes() -> None:
     master = Master(max_bytes=1_000)
     master.grow(9, 100)
-    assert master.keeper.look() is None
+    assert master.keeper.create_if_due() is None
     master.grow(1, 100)
-    assert master.keeper.look() is not None
+    assert master.keeper.create_if_due() is not None
     assert master.ends == [10]
     (said,) = master.said
     assert (said.recipient, said.body) == (
         EVERYONE,
         SnapshotTaken(offset=9, uri="u", size=9, schema_fingerprint="f", state_hash="h"),
     )
-    assert master.keeper.look() is None
+    assert master.keeper.create_if_due() is None
     master.read_back()
     master.grow(8, 100)
-    assert master.keeper.look() is None
+    assert master.keeper.create_if_due() is None
     master.grow(1, 100)
-    assert master.keeper.look() is not None
+    assert master.keeper.create_if_due() is not None
 
 
 def test_what_grows_while_it_is_taken_counts_for_the_next() -> None:
     master = Master(max_bytes=1_000)
     master.grow(10, 100)
-    master.keeper.look()
+    master.keeper.create_if_due()
     master.grow(9, 100)
     master.read_back()
-    assert master.keeper.look() is not None
+    assert master.keeper.create_if_due() is not None
 
 
 def test_it_is_taken_when_the_last_one_is_old_and_something_was_said_since() -> None:
     master = Master(max_bytes=0, max_age=60 * MINUTE)
     master.grow(1, 100)
-    assert master.keeper.look() is None
+    assert master.keeper.create_if_due() is None
     master.now += 60 * MINUTE
-    assert master.keeper.look() is not None
+    assert master.keeper.create_if_due() is not None
     master.read_back()
     master.now += 600 * MINUTE
-    assert master.keeper.look() is None, "its own SnapshotTaken is nothing new"
+    assert master.keeper.create_if_due() is None, "its own SnapshotTaken is nothing new"
     master.grow(1, 100)
-    assert master.keeper.look() is not None
+    assert master.keeper.create_if_due() is not None
 
 
 def test_a_process_that_began_with_a_snapshot_counts_its_age() -> None:
     master = Master(max_bytes=0, max_age=60 * MINUTE, since=30 * MINUTE)
     master.grow(1, 100)
-    assert master.keeper.look() is not None
+    assert master.keeper.create_if_due() is not None
 
 
 def test_only_the_leader_has_it_taken_and_a_standby_counts_from_its_word() -> None:
     master = Master(max_bytes=1_000)
     master.leads = False
     master.grow(50, 100)
-    assert master.keeper.look() is None
+    assert master.keeper.create_if_due() is None
     master.hear(SnapshotTaken(offset=40, uri="u", size=9, schema_fingerprint="f", state_hash="h"))
     master.leads = True
-    assert master.keeper.look() is None
+    assert master.keeper.create_if_due() is None
     master.grow(10, 100)
-    assert master.keeper.look() is not None
+    assert master.keeper.create_if_due() is not None
 
 
 def test_where_it_fails_people_are_told_and_it_is_tried_again_after_a_while() -> None:
@@ -124,18 +124,18 @@ def test_where_it_fails_people_are_told_and_it_is_tried_again_after_a_while() ->
     master.grow(10, 100)
     master.fails = True
     with capture_logs() as told:
-        assert master.keeper.look() is None
-        assert master.keeper.look() is None
+        assert master.keeper.create_if_due() is None
+        assert master.keeper.create_if_due() is None
     assert [each["error"] for each in told] == ["the disk is full"]
     assert (master.ends, master.said) == ([10], [])
     master.fails = False
     master.now += MINUTE
-    assert master.keeper.look() is not None
+    assert master.keeper.create_if_due() is not None
 
 
 @pytest.mark.parametrize(("max_bytes", "max_age"), [(0, 0), (0, MINUTE), (1_000, 0)])
 def test_what_is_off_is_no_reason(max_bytes: int, max_age: int) -> None:
     master = Master(max_bytes=max_bytes, max_age=max_age)
     master.grow(1_000, 1_000)
-    assert (master.keeper.due(master.now) is not None) is bool(max_bytes)
-    assert (master.keeper.due(master.now + MINUTE) is not None) is bool(max_bytes or max_age)
+    assert (master.keeper.due_reason(master.now) is not None) is bool(max_bytes)
+    assert (master.keeper.due_reason(master.now + MINUTE) is not None) is bool(max_bytes or max_age)

@@ -137,7 +137,7 @@ def test_it_registers_with_its_options_and_with_slots_as_configured() -> None:
     assert body.default_slot_profile.heap_memory_mb == 128
     options = TaskExecutorOptions.from_configuration(body.configuration)
     assert options.slot_timeout == 3_000_000
-    assert living(body.process_mark) == ProcessIdentity.of(os.getpid())
+    assert living(body.process_mark) == ProcessIdentity.from_pid(os.getpid())
 
 
 def test_what_is_demanded_is_begun_once_for_as_long_as_it_is_demanded() -> None:

@@ -44,9 +44,9 @@ class FileChunk(msgspec.Struct, frozen=True):
         """The records from start to before stop, all with this timestamp."""
         timestamps = pa.repeat(timestamp, stop - start)
         if self.rows is not None:
-            return Batch.of_rows(timestamps, self.rows[start:stop])
+            return Batch.from_rows(timestamps, self.rows[start:stop])
         assert self.columns is not None
-        return Batch.of_columns(
+        return Batch.from_columns(
             timestamps, [column.slice(start, stop - start) for column in self.columns], record_type
         )
 

@@ -18,9 +18,9 @@ class StopWithSavepoint:
     def __init__(self) -> None:
         self.savepoint: int | None = None
         """The one that stops the task when it is confirmed."""
-        self.stopped = False
+        self.is_stopped = False
         """Whether that is so; or senders have been stopped, all of them."""
-        self.drained = False
+        self.is_drained = False
         """Whether the savepoint has brought time to its end."""
         self._waiting: list[Callable[[], None]] = []
         self._waiting_bytes = 0
@@ -39,7 +39,7 @@ class StopWithSavepoint:
     def confirm(self, checkpoint_id: int) -> None:
         """The checkpoint is complete."""
         if self.savepoint == checkpoint_id:
-            self.stopped = True
+            self.is_stopped = True
 
     def abort(self, checkpoint_id: int) -> list[Callable[[], None]] | None:
         """The checkpoint will not be completed: what waited for it, if that is what was to stop the task.
@@ -47,10 +47,10 @@ class StopWithSavepoint:
         Raises TaskError where the task has come too far towards its stop to go on: another attempt does, or for
         ProgressLost, where time was brought to its end, the job from an earlier checkpoint.
         """
-        if self.savepoint != checkpoint_id or self.stopped:
+        if self.savepoint != checkpoint_id or self.is_stopped:
             return None
         self.savepoint = None
-        if self.drained:
+        if self.is_drained:
             raise ProgressLostError(
                 f"savepoint {checkpoint_id}, with which the job was to be drained, was aborted after its time had come"
                 " to its end: the job has to go back to a checkpoint"

@@ -54,68 +54,72 @@ class SubtaskCheckpointCoordinator:
         """
         self._chain = chain
         self._output = output
-        self._kept = kept
+        self._state = kept
         self._stop = stop
         self._gate = gate
         self._owner = owner
         self._inline = inline
         self._take = take
         self._checkpoints = BarrierHandler(over, aligned_inputs=aligned_inputs)
-        self._parts: list[PendingSubtaskSnapshot] = []
+        self._snapshots: list[PendingSubtaskSnapshot] = []
         """Cut, and not yet both complete and committed."""
         self._uncommitted = 0
         """How many of them the open transaction holds."""
         self._declined: list[DeclineCheckpoint] = []
 
     @property
-    def may_commit(self) -> bool:
+    def can_commit(self) -> bool:
         """Whether no barriers are being aligned."""
-        return not self._checkpoints.aligning
+        return not self._checkpoints.is_aligning
 
     @property
-    def aligns_savepoint(self) -> bool:
+    def is_aligning_savepoint(self) -> bool:
         """Whether barriers of a savepoint are being aligned."""
-        return self._checkpoints.aligns_savepoint
+        return self._checkpoints.is_aligning_savepoint
 
     @property
-    def commit_due(self) -> bool:
+    def is_commit_due(self) -> bool:
         """Whether a checkpoint waits for a commit, and it is possible."""
-        return self._uncommitted > 0 and self.may_commit
+        return self._uncommitted > 0 and self.can_commit
 
     @property
     def pending(self) -> tuple[int, ...]:
         """The ids of what waits for barriers."""
         return self._checkpoints.pending
 
-    def holds(self, channel: InputChannel) -> bool:
+    def is_held(self, channel: InputChannel) -> bool:
         """Whether what the sender sends is for `hold`."""
-        return self._checkpoints.active and self._checkpoints.holds(channel)
+        return self._checkpoints.active and self._checkpoints.is_held(channel)
 
     def hold(self, held: HeldBuffer) -> None:
         """Keeps a buffer until the cut."""
-        self._do(self._checkpoints.hold(held))
+        self._do(self._checkpoints.hold_buffer(held))
 
     def capture(self, channel: InputChannel, data: bytes) -> None:
         """A buffer with records is about to be processed."""
         if self._checkpoints.active:
-            self._do(self._checkpoints.capture(channel, data))
+            self._do(self._checkpoints.capture_in_flight(channel, data))
 
-    def barrier(self, channel: InputChannel, checkpoint: CheckpointTrigger) -> None:
+    def on_barrier(self, channel: InputChannel, checkpoint: CheckpointTrigger) -> None:
         """A sender's barrier, which is not held back."""
-        self._do(self._checkpoints.barrier(channel, checkpoint, self._unended(), _to_microseconds()))
+        self._do(
+            self._checkpoints.on_barrier(channel, checkpoint, self._active_senders(), _to_microseconds())
+        )
 
-    def sender_ended(self, channel: InputChannel) -> None:
+    def on_sender_ended(self, channel: InputChannel) -> None:
         """It counts as if it had given every barrier."""
         if self._checkpoints.active:
-            self._do(self._checkpoints.ended(channel, _to_microseconds()))
+            self._do(self._checkpoints.on_sender_ended(channel, _to_microseconds()))
 
     def trigger(self, checkpoint: CheckpointTrigger) -> None:
         """Begins a checkpoint, as a subtask without senders, or whose senders have ended or are ending."""
-        self._do(self._checkpoints.trigger(checkpoint, self._unended(), _to_microseconds()))
+        self._do(self._checkpoints.trigger(checkpoint, self._active_senders(), _to_microseconds()))
 
     def abort(self, checkpoint_id: int) -> None:
         """The checkpoint will not be completed: what was held back for it goes on."""
-        self._parts = [part for part in self._parts if part.checkpoint_id != checkpoint_id or part.complete]
+        self._snapshots = [
+            part for part in self._snapshots if part.checkpoint_id != checkpoint_id or part.is_complete
+        ]
         self._do(self._checkpoints.abort(checkpoint_id))
 
     def end(self) -> None:
@@ -127,63 +131,65 @@ class SubtaskCheckpointCoordinator:
         """What waits for barriers to be cut is declined, and what was held back goes on."""
         self._do(self._checkpoints.give_up_aligning(reason))
 
-    def committed(self) -> None:
+    def on_committed(self) -> None:
         """The transaction has been."""
         if self._uncommitted:
             self._uncommitted = 0
-            for part in self._parts:
+            for part in self._snapshots:
                 part.committed = True
 
-    def take_parts(self) -> list[PendingSubtaskSnapshot]:
+    def take_snapshots(self) -> list[PendingSubtaskSnapshot]:
         """Parts whose barriers have all come and whose cut is committed, each once."""
-        if not self._parts:
+        if not self._snapshots:
             return []
-        ready = [part for part in self._parts if part.committed and part.complete]
-        self._parts = [part for part in self._parts if not (part.committed and part.complete)]
+        ready = [part for part in self._snapshots if part.committed and part.is_complete]
+        self._snapshots = [part for part in self._snapshots if not (part.committed and part.is_complete)]
         return ready
 
-    def take_declined(self) -> list[DeclineCheckpoint]:
+    def take_declined_checkpoints(self) -> list[DeclineCheckpoint]:
         """Checkpoints that the subtask has no part in, each once."""
         declined, self._declined = self._declined, []
         return declined
 
-    def _unended(self) -> frozenset[InputChannel]:
-        return frozenset() if self._gate is None else self._gate.unended
+    def _active_senders(self) -> frozenset[InputChannel]:
+        return frozenset() if self._gate is None else self._gate.active_senders
 
     def _do(self, actions: list[CheckpointAction]) -> None:
         for action in actions:
             match action:
                 case SnapshotState(pending):
-                    self._cut(pending)
+                    self._take_snapshot(pending)
                 case CompleteAlignment(pending):
-                    for part in self._parts:
-                        part.complete = part.complete or part.pending is pending
+                    for part in self._snapshots:
+                        part.is_complete = part.is_complete or part.pending is pending
                 case DeclineCheckpoint(checkpoint_id):
                     self._declined.append(action)
-                    self._parts = [part for part in self._parts if part.checkpoint_id != checkpoint_id]
+                    self._snapshots = [
+                        part for part in self._snapshots if part.checkpoint_id != checkpoint_id
+                    ]
                 case ReleaseBuffers(held):
                     for each in held:
                         self._take(each)
 
-    def _cut(self, pending: PendingCheckpoint) -> None:
+    def _take_snapshot(self, pending: PendingCheckpoint) -> None:
         """What has been processed by now is the checkpoint's; see the head of this file."""
         began = time.monotonic_ns()
         checkpoint = pending.checkpoint
         if checkpoint.options.drains:
-            self._stop.drained = True
+            self._stop.is_drained = True
             self._chain.finish()
         self._output.flush()
         self._output.barrier(checkpoint)
         part = PendingSubtaskSnapshot(self._owner, pending, self._inline())
         self._output.mark(checkpoint.checkpoint_id, part.marked)
-        if self._kept.writer is not None:
-            part.state = self._kept.writer.cut(checkpoint.options)
-        self._parts.append(part)
+        if self._state.writer is not None:
+            part.state = self._state.writer.take_snapshot(checkpoint.options)
+        self._snapshots.append(part)
         self._uncommitted += 1
-        self._output.dirty = True
+        self._output.is_dirty = True
         if checkpoint.options.stops:
             self._stop.savepoint = checkpoint.checkpoint_id
-            part.accumulators = self._kept.counted
+            part.accumulators = self._state.counted
         part.sync_duration = (time.monotonic_ns() - began) // 1000
 
 

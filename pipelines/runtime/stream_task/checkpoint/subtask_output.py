@@ -62,7 +62,7 @@ class SubtaskOutput:
         self._writer = writer
         self._transaction = transaction
         self._queue = queue
-        self._kept = kept
+        self._state = kept
         self._stop = stop
         self._subtask = subtask_index
         self._changelog = changelog
@@ -72,7 +72,7 @@ class SubtaskOutput:
         self._flushed = 0
         self.ends = False
         """Whether nothing follows what is to be flushed."""
-        self.dirty = False
+        self.is_dirty = False
         """Whether records were taken, or anything was made due by time, since the last commit."""
         self.records_out = 0
         """Of those that are committed."""
@@ -84,13 +84,13 @@ class SubtaskOutput:
         """Whether so much waits to be sent that it is to be committed at once."""
         return (
             self._writer.pending + len(self._queue) >= LARGE_COMMIT_RECORDS
-            or self._queue.size >= QUEUE_LIMIT_BYTES
+            or self._queue.size_bytes >= QUEUE_LIMIT_BYTES
         )
 
     @property
     def queued_bytes(self) -> int:
         """Of the messages that wait for the commit."""
-        return self._queue.size
+        return self._queue.size_bytes
 
     @property
     def queued(self) -> int:
@@ -98,7 +98,7 @@ class SubtaskOutput:
         return len(self._queue)
 
     @property
-    def moved(self) -> bool:
+    def has_progressed(self) -> bool:
         """Whether positions are to be committed."""
         return self._positions.moved
 
@@ -116,16 +116,16 @@ class SubtaskOutput:
         """Looks whether what time has brought is to be committed."""
         wanted = any(operator.wants_commit for operator in self._chain.operators)
         if wanted or self._writer.pending or self._queue:
-            self.dirty = True
+            self.is_dirty = True
 
     def tell_time(self, *, again: bool = False) -> bool:
         """Tells the channels the time if nothing else is to be sent; False where that takes a commit.
 
         `again`: also some of them, in turn, what they have been told already.
         """
-        if self.dirty:
+        if self.is_dirty:
             return False
-        self._writer.tell(self._transaction.tell, self._send, again=again)
+        self._writer.announce_time(self._transaction.tell, self._send, again=again)
         return not self._queue
 
     def flush(self, *, tell_all: bool = False) -> None:
@@ -133,12 +133,12 @@ class SubtaskOutput:
         self._chain.before_commit()
         ends = self.ends
         self._flushed += self._writer.pending
-        for each in self._writer.flush(ends=ends, stops=self._stop.stopped, tell_all=ends or tell_all):
+        for each in self._writer.flush(ends=ends, stops=self._stop.is_stopped, tell_all=ends or tell_all):
             self._send(each.topic, each.partition, each.data)
         if not self._keeps_state:
             return
-        state_writer = self._kept.writer
-        for key, changes in self._kept.changes():
+        state_writer = self._state.writer
+        for key, changes in self._state.changes():
             for change in changes:
                 self._queue.send(self._changelog, change, key=key, partition=self._subtask)
                 if state_writer is not None:
@@ -174,7 +174,7 @@ class SubtaskOutput:
             self._positions.settle()
             self.records_out += self._flushed
             self._flushed = 0
-        self.dirty = False
+        self.is_dirty = False
         return committed
 
     def _send(self, topic: str, partition: int, data: bytes) -> None:

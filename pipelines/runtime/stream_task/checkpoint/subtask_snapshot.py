@@ -58,7 +58,7 @@ class PendingSubtaskSnapshot:
         self.sync_duration = 0
         """Microseconds."""
         self.committed = False
-        self.complete = False
+        self.is_complete = False
         """Whether every sender's barrier has come."""
 
     @property

@@ -54,10 +54,10 @@ class PendingCheckpoint:
         aligned_inputs: Set[int] = frozenset(),
     ) -> None:
         self.checkpoint = checkpoint
-        self.awaited = set(awaited)
+        self.awaited_channels = set(awaited)
         """Whose barrier is still to come."""
         self._aligned_inputs = aligned_inputs
-        self.is_cut = False
+        self.is_snapshotted = False
         """Whether the cut was taken."""
         self.began = self.ended = now
         """Microseconds since the epoch: the first barrier, and the last one."""
@@ -71,16 +71,16 @@ class PendingCheckpoint:
         return self.checkpoint.checkpoint_id
 
     @property
-    def aligned(self) -> bool:
+    def is_aligned(self) -> bool:
         """Whether it waits for all barriers before it cuts."""
         return self.checkpoint.options.snapshot_type is SnapshotType.SAVEPOINT
 
     @property
-    def may_cut(self) -> bool:
+    def can_snapshot(self) -> bool:
         """Whether no sender is awaited before whose barrier nothing may be cut."""
-        if self.aligned:
-            return not self.awaited
-        return not any(input_index in self._aligned_inputs for input_index, _ in self.awaited)
+        if self.is_aligned:
+            return not self.awaited_channels
+        return not any(input_index in self._aligned_inputs for input_index, _ in self.awaited_channels)
 
 
 class SnapshotState(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ class BarrierHandler:
         self, before: int = 0, limit: int = MAX_HELD_BYTES, *, aligned_inputs: Set[int] = frozenset()
     ) -> None:
         self._latest = self._before = before
-        self._limit = limit
+        self._max_held_bytes = limit
         self._aligned_inputs = aligned_inputs
         self._pending: dict[int, PendingCheckpoint] = {}
         self._aborted: set[int] = set()
@@ -132,12 +132,12 @@ class BarrierHandler:
         """Whether anything is pending: else buffers need not be shown to `holds` and `capture`."""
 
     @property
-    def aligning(self) -> bool:
+    def is_aligning(self) -> bool:
         """Whether a cut waits for barriers: nothing may be committed."""
         return self._aligning is not None
 
     @property
-    def aligns_savepoint(self) -> bool:
+    def is_aligning_savepoint(self) -> bool:
         """Whether a savepoint waits for barriers."""
         aligning = self._aligning
         return aligning is not None and aligning.checkpoint.options.snapshot_type is SnapshotType.SAVEPOINT
@@ -156,21 +156,21 @@ class BarrierHandler:
         actions: list[CheckpointAction] = []
         released: list[HeldBuffer] = []
         begun = PendingCheckpoint(checkpoint, unended, now, self._aligned_inputs)
-        if self._aligning is not None and (begun.aligned or not begun.may_cut):
+        if self._aligning is not None and (begun.is_aligned or not begun.can_snapshot):
             # Its barriers cannot be held back, for there are none.
             reason = f"{checkpoint.options.snapshot_type.value.lower()} {checkpoint.checkpoint_id} has overtaken it"
             released = self._drop(self._aligning, reason, actions)
         actions += self._begin(begun)
         return _with_released(actions, released)
 
-    def barrier(
+    def on_barrier(
         self, channel: InputChannel, checkpoint: CheckpointTrigger, unended: Set[InputChannel], now: int
     ) -> list[CheckpointAction]:
         """A barrier of that sender, which is not held back; `unended`: all senders that have not ended."""
         actions: list[CheckpointAction] = []
         released: list[HeldBuffer] = []
         for older in [each for each in self._pending.values() if each.number < checkpoint.checkpoint_id]:
-            if channel in older.awaited:
+            if channel in older.awaited_channels:
                 reason = f"checkpoint {checkpoint.checkpoint_id} has overtaken it"
                 released += self._drop(older, reason, actions)
         pending = self._pending.get(checkpoint.checkpoint_id)
@@ -187,7 +187,7 @@ class BarrierHandler:
             actions.append(DeclineCheckpoint(checkpoint.checkpoint_id, reason))
         return _with_released(actions, released)
 
-    def ended(self, channel: InputChannel, now: int) -> list[CheckpointAction]:
+    def on_sender_ended(self, channel: InputChannel, now: int) -> list[CheckpointAction]:
         """Nothing comes from that sender any more."""
         actions: list[CheckpointAction] = []
         released: list[HeldBuffer] = []
@@ -215,29 +215,31 @@ class BarrierHandler:
         actions: list[CheckpointAction] = []
         return _with_released(actions, self._drop(self._aligning, reason, actions))
 
-    def holds(self, channel: InputChannel) -> bool:
+    def is_held(self, channel: InputChannel) -> bool:
         """Whether the sender is ahead: its buffers are for `hold`."""
-        return self._aligning is not None and channel not in self._aligning.awaited
+        return self._aligning is not None and channel not in self._aligning.awaited_channels
 
-    def hold(self, held: HeldBuffer) -> list[CheckpointAction]:
+    def hold_buffer(self, held: HeldBuffer) -> list[CheckpointAction]:
         """Keeps a buffer until the cut; above the limit the checkpoint is declined, and all of them go on."""
         self._held.append(held)
         self._held_bytes += len(held.data)
-        if self._held_bytes <= self._limit or self._aligning is None:
+        if self._held_bytes <= self._max_held_bytes or self._aligning is None:
             return []
         actions: list[CheckpointAction] = []
         reason = f"while it waited for barriers, {self._held_bytes} bytes of records had to be held back"
         return _with_released(actions, self._drop(self._aligning, reason, actions))
 
-    def capture(self, channel: InputChannel, data: bytes) -> list[CheckpointAction]:
+    def capture_in_flight(self, channel: InputChannel, data: bytes) -> list[CheckpointAction]:
         """A buffer with records is about to be processed: it is in flight for what still waits for its sender."""
         actions: list[CheckpointAction] = []
         for pending in list(self._pending.values()):
-            if pending.is_cut and channel in pending.awaited:
+            if pending.is_snapshotted and channel in pending.awaited_channels:
                 pending.captured.setdefault(channel[0], []).append(data)
                 pending.captured_bytes += len(data)
-                if pending.captured_bytes > self._limit:
-                    self._drop(pending, f"more than {self._limit} bytes of records are in flight", actions)
+                if pending.captured_bytes > self._max_held_bytes:
+                    self._drop(
+                        pending, f"more than {self._max_held_bytes} bytes of records are in flight", actions
+                    )
         return actions
 
     def _is_new(self, checkpoint: CheckpointTrigger) -> bool:
@@ -249,24 +251,24 @@ class BarrierHandler:
         self._aborted = {each for each in self._aborted if each > self._latest}
         self._pending[self._latest] = begun
         self.active = True
-        if not begun.may_cut:
+        if not begun.can_snapshot:
             self._aligning = begun
-        return self._concluded(begun, begun.began)
+        return self._snapshot_if_ready(begun, begun.began)
 
     def _heard(self, pending: PendingCheckpoint, channel: InputChannel, now: int) -> list[CheckpointAction]:
-        if channel not in pending.awaited:
+        if channel not in pending.awaited_channels:
             return []
-        pending.awaited.discard(channel)
-        return self._concluded(pending, now)
+        pending.awaited_channels.discard(channel)
+        return self._snapshot_if_ready(pending, now)
 
-    def _concluded(self, pending: PendingCheckpoint, now: int) -> list[CheckpointAction]:
+    def _snapshot_if_ready(self, pending: PendingCheckpoint, now: int) -> list[CheckpointAction]:
         actions: list[CheckpointAction] = []
         released: list[HeldBuffer] = []
-        if not pending.is_cut and pending.may_cut:
-            pending.is_cut = True
+        if not pending.is_snapshotted and pending.can_snapshot:
+            pending.is_snapshotted = True
             actions.append(SnapshotState(pending))
             released = self._stop_aligning(pending)
-        if not pending.awaited:
+        if not pending.awaited_channels:
             pending.ended = now
             actions.append(CompleteAlignment(pending))
             self._remove(pending)

@@ -55,7 +55,7 @@ class FragmentAssembler:
             self._prefix.open()
         found, batch = self._before[channel[0]].decode(whole)
         made = self._prefix.process(batch)
-        with self._prefix.typed():
+        with self._prefix.with_declared_types():
             return self._behind[channel[0]].encode(found, made)
 
     def close(self) -> None:

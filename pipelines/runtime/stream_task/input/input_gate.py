@@ -32,14 +32,14 @@ from ...records.buffers import MAX_WATERMARK, NO_WATERMARK, BufferError, BufferH
 class _Sender:
     """What one sender has told on one input."""
 
-    __slots__ = ("attempt", "ended", "idle", "sequence", "watermark")
+    __slots__ = ("attempt", "has_ended", "idle", "sequence", "watermark")
 
     def __init__(self, ended: bool) -> None:
         self.watermark = NO_WATERMARK
         self.attempt = -1
         self.sequence: int | None = None
         self.idle = False
-        self.ended = ended
+        self.has_ended = ended
 
 
 class InputGate:
@@ -72,18 +72,18 @@ class InputGate:
         self._look()
 
     @property
-    def unended(self) -> frozenset[tuple[int, int]]:
+    def active_senders(self) -> frozenset[tuple[int, int]]:
         """(input, sender) of all that have not ended."""
         return frozenset(
             (i, sender)
             for i, those in enumerate(self._senders)
             for sender, said in those.items()
-            if not said.ended
+            if not said.has_ended
         )
 
     def ended_senders(self, input_index: int) -> frozenset[int]:
         """The senders of an input that have ended."""
-        return frozenset(each for each, said in self._senders[input_index].items() if said.ended)
+        return frozenset(each for each, said in self._senders[input_index].items() if said.has_ended)
 
     def checked(self, input_index: int, header: BufferHeader) -> BufferHeader:
         """The header, if somebody who sends here may have written it. Raises BufferError."""
@@ -130,10 +130,10 @@ class InputGate:
     def conclude(self, input_index: int, header: BufferHeader) -> None:
         """After the buffer's records: its times, idleness and end hold now."""
         sender = self._senders[input_index][header.sender]
-        changed = header.ends > sender.ended or header.idle is not sender.idle
+        changed = header.ends > sender.has_ended or header.idle is not sender.idle
         sender.idle = header.idle
         if header.ends:
-            sender.ended = True
+            sender.has_ended = True
             self.stopped = self.stopped or header.stops
         if header.watermark > sender.watermark:
             sender.watermark, changed = header.watermark, True
@@ -141,7 +141,7 @@ class InputGate:
             self._look()
 
     def _look(self) -> None:
-        present = [sender for sender in self._all if not sender.ended]
+        present = [sender for sender in self._all if not sender.has_ended]
         if not present:
             # A subtask without any channel has not ended: it is a source.
             if self._all:

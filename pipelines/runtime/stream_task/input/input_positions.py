@@ -48,16 +48,16 @@ class InputPositions:
         """All are committed."""
         self._moved = False
 
-    def by_input(self) -> dict[int, dict[int, int]]:
+    def to_positions_by_input(self) -> dict[int, dict[int, int]]:
         """Input -> partition -> next offset."""
         found: dict[int, dict[int, int]] = {}
         for (input_index, partition), offset in self._next.items():
             found.setdefault(input_index, {})[partition] = offset
         return found
 
-    def by_topic(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
+    def to_positions_by_topic(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
         """Topic -> partition, in digits -> next offset; `topics` are those of the inputs, in their order."""
         return {
             topics[i]: {str(partition): offset for partition, offset in those.items()}
-            for i, those in self.by_input().items()
+            for i, those in self.to_positions_by_input().items()
         }

@@ -167,10 +167,10 @@ class Assembly:
             ),
         )
         if self.keeps_state:
-            subtask.kept.writer = StateWriter(
-                subtask.kept.by_id,
+            subtask.state.writer = StateWriter(
+                subtask.state.by_id,
                 key_groups_of_subtask(self._subtask, self.vertex.max_parallelism, self.vertex.parallelism),
-                incremental=TaskSettings.of(self._graph.configuration).periodic_checkpoints,
+                incremental=TaskSettings.from_configuration(self._graph.configuration).periodic_checkpoints,
                 name=name,
             )
         return subtask
@@ -227,7 +227,7 @@ class Assembly:
         )
 
     def _gate(self, progress: SubtaskProgress, begins: bool) -> InputGate:
-        senders = [self._result(edge).producers_of(self._subtask) for edge in self._deployment.inputs]
+        senders = [self._result(edge).producers_for(self._subtask) for edge in self._deployment.inputs]
         ended = progress.ended or (frozenset(),) * len(senders)
         return InputGate(senders, ended, self.generation, begins=begins)
 
@@ -244,7 +244,7 @@ class Assembly:
     def _channel_writer(self, edge: JobEdge) -> ChannelWriter:
         result = self._result(edge)
         record_type = edge_type(self._graph, edge)
-        reachable = result.partitions_of(self._subtask)
+        reachable = result.partitions_for(self._subtask)
         target = vertex_of(self._graph, edge.target_vertex_id)
         return ChannelWriter(
             channel_topic(self._deployment.cluster, self._deployment.job_id, edge.data_set_id),

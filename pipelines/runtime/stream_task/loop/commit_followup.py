@@ -64,7 +64,7 @@ class CommitFollowUp:
         self._read: deque[tuple[float, Mapping[str, int]]] = deque()
         """When which positions of channels were committed."""
 
-    def committed(self, committed: CommittedProgress) -> None:
+    def on_committed(self, committed: CommittedProgress) -> None:
         """A transaction that ends with this entry; or an attempt begins with it, at the offset of the last one."""
         self._requests.put("positions", partial(self._copy, committed))
         if not self._keeps_state and committed.offset > 0:

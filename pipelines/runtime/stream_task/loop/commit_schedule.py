@@ -22,24 +22,24 @@ class CommitSchedule:
     """Of one task; times in seconds. `interval_s`: how long records gather under load."""
 
     def __init__(self, interval_s: float) -> None:
-        self.interval = interval_s
-        self._cost = 0.0
+        self.interval_s = interval_s
+        self._cost_s = 0.0
         self._ended = float("-inf")
 
-    def committed(self, began: float, ended: float) -> None:
+    def on_committed(self, began: float, ended: float) -> None:
         """Notes a commit."""
-        self._cost += _WEIGHT * (ended - began - self._cost)
+        self._cost_s += _WEIGHT * (ended - began - self._cost_s)
         self._ended = ended
 
     @property
     def pause(self) -> float:
         """Between two commits, when input is taken as fast as it comes."""
-        return min(LONGEST_S, self._cost)
+        return min(LONGEST_S, self._cost_s)
 
     @property
     def pause_under_load(self) -> float:
         """How long a record may wait for its commit while more input waits."""
-        return max(self.interval, min(LONGEST_S, SHARE * self._cost))
+        return max(self.interval_s, min(LONGEST_S, SHARE * self._cost_s))
 
     def due(self, since: float, *, busy: bool) -> float:
         """When a record that was taken at `since` is to be committed; `busy`: the task is behind."""

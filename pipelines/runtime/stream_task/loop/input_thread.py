@@ -144,7 +144,7 @@ class InputThread(threads.Thread):
 
     def _adjust(self) -> None:
         """Stops reading while the mailbox is full, and goes on afterwards."""
-        if self._reading is not self._mailbox.full:
+        if self._reading is not self._mailbox.is_full:
             return
         self._reading = not self._reading
         for connection in self._workers:

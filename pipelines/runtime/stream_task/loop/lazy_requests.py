@@ -29,7 +29,7 @@ class LowPriorityRequests:
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, LowPriorityRequest] = {}
         self._changed = threading.Event()
-        self._closed = threading.Event()
+        self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def put(self, kind: Hashable, request: LowPriorityRequest) -> None:
@@ -43,18 +43,18 @@ class LowPriorityRequests:
 
     def close(self, wait_s: float = 0.0) -> None:
         """The last round is asked now; waits for it so long."""
-        self._closed.set()
+        self._is_closed.set()
         self._changed.set()
         if self._thread is not None and wait_s:
             self._thread.join(wait_s)
 
     def _work(self) -> None:
-        while not self._closed.is_set():
+        while not self._is_closed.is_set():
             self._changed.wait()
             self._changed.clear()
             if self._ask():
                 self._changed.set()
-            self._closed.wait(self._interval_s)
+            self._is_closed.wait(self._interval_s)
         deadline = time.monotonic() + LAST_ROUND_S
         while self._ask() and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)

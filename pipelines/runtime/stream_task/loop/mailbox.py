@@ -47,7 +47,7 @@ class Mailbox:
     """Any thread puts, one takes."""
 
     def __init__(self) -> None:
-        self._letters: deque[tuple[Mail, int]] = deque()
+        self._mail: deque[tuple[Mail, int]] = deque()
         self._changed = threading.Condition()
         self._size = 0
         self._canceled = False
@@ -59,19 +59,19 @@ class Mailbox:
         self._drained = callback
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the input thread should stop reading."""
         return self._size >= CAPACITY_BYTES
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nothing waits to be taken."""
-        return not self._letters and not self._woken
+        return not self._mail and not self._woken
 
     def put(self, letters: list[tuple[Mail, int]]) -> None:
         """Adds letters, each with its size in bytes."""
         with self._changed:
-            self._letters.extend(letters)
+            self._mail.extend(letters)
             self._size += sum(size for _, size in letters)
             self._changed.notify()
 
@@ -90,16 +90,16 @@ class Mailbox:
     def take(self, timeout_s: float) -> list[Mail]:
         """All that is inside, or nothing if nothing comes within the timeout. Raises TaskCanceled."""
         with self._changed:
-            if self.empty and not self._canceled and timeout_s > 0:
+            if self.is_empty and not self._canceled and timeout_s > 0:
                 self._changed.wait(timeout_s)
             if self._canceled:
                 raise TaskCanceled
-            letters = [letter for letter, _ in self._letters]
-            self._letters.clear()
+            letters = [letter for letter, _ in self._mail]
+            self._mail.clear()
             if self._woken:
                 self._woken = False
                 letters.append(_WAKE_UP)
-            was_full, self._size = self.full, 0
+            was_full, self._size = self.is_full, 0
         if was_full:
             self._drained()
         return letters

@@ -94,9 +94,9 @@ class MailboxLoop:
         self._notify = notify
         source = assembly.parts.source is not None
         self._polls = source and assembly.through_spark is None
-        self._tick_interval = settings.watermark_interval_ms / 1000 * (1 if source else _PASSED_ON)
-        self._repeat_interval = settings.watermark_interval_ms / 1000 * _REPEATED
-        self._idle_commit_interval = settings.idle_commit_interval_ms / 1000
+        self._tick_interval_s = settings.watermark_interval_ms / 1000 * (1 if source else _PASSED_ON)
+        self._repeat_interval_s = settings.watermark_interval_ms / 1000 * _REPEATED
+        self._idle_commit_interval_s = settings.idle_commit_interval_ms / 1000
         self._pacing = CommitSchedule(settings.commit_interval_ms / 1000)
         self._query = 0
         self._poll_at = 0.0
@@ -119,15 +119,15 @@ class MailboxLoop:
             source = self._assembly.source_setup(self._wall_clock, self._mailbox.wake, self._pause)
         self._task.open(source)
 
-    def until_ended(self) -> None:
+    def run_until_ended(self) -> None:
         """Works until all input has ended and all output is committed. Raises TaskCanceled."""
         task = self._task
         if not task.ended:
-            self._keep_time()  # what was restored may be due
+            self._run_timers()  # what was restored may be due
         while not task.ended:
             now = time.monotonic()
             wait = self._next(now) - now
-            rests = wait > 0 and self._mailbox.empty
+            rests = wait > 0 and self._mailbox.is_empty
             letters = self._mailbox.take(wait)
             if rests:
                 self._rested_at = time.monotonic()
@@ -135,7 +135,7 @@ class MailboxLoop:
             if self._polls and not task.ended:
                 self._poll()
             if not task.ended:
-                self._keep_time()
+                self._run_timers()
         self._commit(ends=True)
         self._checkpoints.drain()
 
@@ -148,9 +148,9 @@ class MailboxLoop:
         for letter in letters:
             self._handle(letter)
             if (
-                task.cuts.commit_due
+                task.checkpoints.is_commit_due
                 or task.output.is_large
-                or (time.monotonic() >= due and task.output.dirty)
+                or (time.monotonic() >= due and task.output.is_dirty)
             ):
                 self._commit()
                 due = time.monotonic() + self._pacing.pause_under_load
@@ -165,7 +165,7 @@ class MailboxLoop:
                     self._query = query
                 self._notify(QuerySwitched(query, self._task.positions))
             case TriggerCheckpoint(checkpoint):
-                self._task.cuts.trigger(checkpoint)
+                self._task.checkpoints.trigger(checkpoint)
             case ConfirmCheckpoint(checkpoint_id):
                 self._task.confirm(checkpoint_id)
                 self._trim_changelog(checkpoint_id)
@@ -198,7 +198,7 @@ class MailboxLoop:
             if self._task.output.is_large:
                 self._commit()
 
-    def _keep_time(self) -> None:
+    def _run_timers(self) -> None:
         """Commits, tells the time, or tells what was counted, if that is due."""
         task = self._task
         self._report_checkpoints()
@@ -206,11 +206,11 @@ class MailboxLoop:
         now = time.monotonic()
         if now >= self._recommitted_at + RECOMMIT_S:
             self._commit(always=True)
-        self._dirty_since = (self._dirty_since or now) if task.output.dirty else None
-        self._moved_since = (self._moved_since or now) if task.output.moved else None
-        self._aligning_since = None if task.cuts.may_commit else self._aligning_since or now
+        self._dirty_since = (self._dirty_since or now) if task.output.is_dirty else None
+        self._moved_since = (self._moved_since or now) if task.output.has_progressed else None
+        self._aligning_since = None if task.checkpoints.can_commit else self._aligning_since or now
         if self._aligning_since is not None and (fault := self._alignment_fault(now)) is not None:
-            task.cuts.give_up_aligning(fault)
+            task.checkpoints.give_up_aligning(fault)
             self._aligning_since = None
         if now >= self._next_count():
             self._count(now)
@@ -232,16 +232,16 @@ class MailboxLoop:
         if task.output.queued_bytes > MAX_UNCOMMITTED_BYTES:
             return f"while it waited for barriers, {task.output.queued_bytes} bytes of output could not be committed"
         since = self._aligning_since
-        if since is not None and now >= since + ALIGNS_S and not task.cuts.aligns_savepoint:
+        if since is not None and now >= since + ALIGNS_S and not task.checkpoints.is_aligning_savepoint:
             return f"it has waited {ALIGNS_S:.0f} s for barriers, while nothing could be committed"
         return None
 
     def _report_checkpoints(self) -> None:
-        for part in self._task.cuts.take_parts():
-            if not part.pending.aligned:
+        for part in self._task.checkpoints.take_snapshots():
+            if not part.pending.is_aligned:
                 self._changelog_offsets[part.checkpoint_id] = part.changelog_offset
             self._checkpoints.finish(part)
-        for declined in self._task.cuts.take_declined():
+        for declined in self._task.checkpoints.take_declined_checkpoints():
             self._notify(CheckpointDeclined(declined.checkpoint_id, declined.reason))
 
     def _trim_changelog(self, checkpoint_id: int) -> None:
@@ -270,22 +270,22 @@ class MailboxLoop:
 
     def _next_commit(self, now: float) -> float:
         if self._aligning_since is not None:
-            savepoint = self._task.cuts.aligns_savepoint
+            savepoint = self._task.checkpoints.is_aligning_savepoint
             return now + _FOREVER_S if savepoint else self._aligning_since + ALIGNS_S
         due = now + _FOREVER_S
         if self._task.has_partial_record:
             return due
         if self._dirty_since is not None:
-            more = not self._mailbox.empty or (self._polls and self._poll_at <= now)
-            busy = more and now - self._rested_at >= self._pacing.interval
+            more = not self._mailbox.is_empty or (self._polls and self._poll_at <= now)
+            busy = more and now - self._rested_at >= self._pacing.interval_s
             due = self._pacing.due(self._dirty_since, busy=busy)
         if self._moved_since is not None:
-            due = min(due, self._moved_since + self._idle_commit_interval)
+            due = min(due, self._moved_since + self._idle_commit_interval_s)
         return due
 
     def _next_tick(self) -> float:
         due = self._next_repeat()
-        return min(due, self._told_at + self._tick_interval) if self._task.output.is_behind else due
+        return min(due, self._told_at + self._tick_interval_s) if self._task.output.is_behind else due
 
     def _next_clock(self) -> float:
         """When something is due by the wall clock."""
@@ -296,7 +296,7 @@ class MailboxLoop:
         return time.monotonic() + missing_ms / 1000 if missing_ms > 0 else 0.0
 
     def _next_repeat(self) -> float:
-        return self._repeated_at + self._repeat_interval if self._task.output.repeats else float("inf")
+        return self._repeated_at + self._repeat_interval_s if self._task.output.repeats else float("inf")
 
     def _commit(self, *, tell_all: bool = False, ends: bool = False, always: bool = False) -> None:
         began = time.monotonic()
@@ -309,10 +309,10 @@ class MailboxLoop:
                 self._report_checkpoints()
                 return
         ended = time.monotonic()
-        self._pacing.committed(began, ended)
+        self._pacing.on_committed(began, ended)
         self._recommitted_at = ended
         if self._upkeep is not None and self._task.output.committed is not None:
-            self._upkeep.committed(self._task.output.committed)
+            self._upkeep.on_committed(self._task.output.committed)
         self._dirty_since = self._moved_since = None
         self._commits += 1
         self._uncounted = True

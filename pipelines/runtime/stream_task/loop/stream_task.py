@@ -92,12 +92,12 @@ class StreamTask:
     def _work(self) -> None:
         assembly, subtask, beginning, first = self._prepare()
         upkeep = self._upkeep(assembly)
-        upkeep.committed(first)
+        upkeep.on_committed(first)
         run = MailboxLoop(
             subtask,
             assembly,
             self._mailbox,
-            TaskSettings.of(self._deployment.job_graph.configuration),
+            TaskSettings.from_configuration(self._deployment.job_graph.configuration),
             self._wall_clock,
             self._notify,
             upkeep,
@@ -109,7 +109,7 @@ class StreamTask:
                 records = in_flight(beginning, self._deployment, self._subtask, assembly.codecs())
                 subtask.begin_generation(records)
             self._notify(TaskOpened())
-            run.until_ended()
+            run.run_until_ended()
             ended = True
         finally:
             upkeep.close(ended=ended)
@@ -124,7 +124,7 @@ class StreamTask:
             self._group,
             keeps_state=assembly.keeps_state,
             channels=() if source is not None else assembly.channel_topics,
-            shared_group=None if source is None else KafkaSourceParameters.of(source).group_id,
+            shared_group=None if source is None else KafkaSourceParameters.from_config(source).group_id,
         )
 
     def _hangs(self, reason: str) -> None:
@@ -180,7 +180,7 @@ class StreamTask:
             changelog,
             self._subtask,
             assembly.channel_topics,
-            () if source is None else KafkaSourceParameters.of(source).topics,
+            () if source is None else KafkaSourceParameters.from_config(source).topics,
         )
         tail = read_tail(consumer, changelog, self._subtask, evidence.end())
         ids = still_valid(tail.entry, self._generation, evidence.topic_ids(), changelog)
@@ -203,7 +203,11 @@ class StreamTask:
             )
             transactions.commit()
         subtask = assembly.subtask(progress, kafka, begins=beginning.begins)
-        ends = None if kafka is None or kafka.ends is None else InputPositions(kafka.ends).by_input()
+        ends = (
+            None
+            if kafka is None or kafka.ends is None
+            else InputPositions(kafka.ends).to_positions_by_input()
+        )
         if beginning.begins:
             subtask.foreign.passes_below = {
                 i: bounds(consumer, topic, self._subtask)[1]
@@ -228,7 +232,7 @@ class StreamTask:
             reading = resolve_offsets(
                 consumer,
                 self._bootstrap_servers,
-                KafkaSourceParameters.of(source),
+                KafkaSourceParameters.from_config(source),
                 self._subtask,
                 assembly.vertex.parallelism,
                 generation=self._generation,
@@ -301,10 +305,10 @@ class StreamTask:
         if storage is not None:
             parallelism = assembly.vertex.parallelism
             for key, message in restored_state(storage, beginning.pieces, self._subtask, parallelism):
-                subtask.kept.restore(key, message)
-        if beginning.continued is not None and subtask.kept.writer is not None:
+                subtask.state.restore(key, message)
+        if beginning.continued is not None and subtask.state.writer is not None:
             restored = 0 if self._restore is None else self._restore.checkpoint_id
-            subtask.kept.writer.continue_from(beginning.continued, restored)
+            subtask.state.writer.continue_from(beginning.continued, restored)
         if beginning.changelog_from is not None:
 
             def place() -> str:
@@ -313,4 +317,4 @@ class StreamTask:
                 return f"{changelog} [{self._subtask}] at offset {after.offset - 1}"
 
             for key, message in read_changelog(consumer, changelog, self._subtask, beginning.changelog_from):
-                subtask.kept.replay(key, message, place)
+                subtask.state.replay(key, message, place)

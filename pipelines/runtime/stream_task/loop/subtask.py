@@ -109,21 +109,21 @@ class Subtask:
         self._gate = gate
         self._source = source
         self._ends = ends
-        self._unended = set(ends or ())
+        self._active_senders = set(ends or ())
         self._ended = False
         self._watermark = NO_WATERMARK
-        self._idle = False
+        self._is_idle = False
         self._kafka_source = kafka_source
-        self._reads_nothing = reads_nothing
+        self._has_no_input = reads_nothing
         self._fragments = FragmentAssembler(codecs, codecs, ()) if fragments is None else fragments
         self._stop = StopWithSavepoint()
-        self.kept = SubtaskState(chain, source, accumulators, changelog)
+        self.state = SubtaskState(chain, source, accumulators, changelog)
         self.output = SubtaskOutput(
             chain=chain,
             writer=writer,
             transaction=transaction,
             queue=queue,
-            kept=self.kept,
+            kept=self.state,
             stop=self._stop,
             subtask_index=subtask_index,
             changelog=changelog,
@@ -131,10 +131,10 @@ class Subtask:
             positions=positions,
             progress=progress,
         )
-        self.cuts = SubtaskCheckpointCoordinator(
+        self.checkpoints = SubtaskCheckpointCoordinator(
             chain=chain,
             output=self.output,
-            kept=self.kept,
+            kept=self.state,
             stop=self._stop,
             gate=gate,
             owner=owner,
@@ -154,11 +154,11 @@ class Subtask:
             self._source[1].open(setup)
         if self._gate is not None:
             self._follow_gate(self._gate)
-        if self._reads_nothing:
+        if self._has_no_input:
             self._chain.set_idle(True)  # who waits for its event time waits for nothing
         for place in self._ends or ():
             self._look_for_end(place)
-        self._ended = self._ends is not None and not self._unended
+        self._ended = self._ends is not None and not self._active_senders
         self.output.note_pending()
 
     def begin_generation(self, in_flight: Iterable[tuple[int, Batch]]) -> None:
@@ -182,13 +182,13 @@ class Subtask:
         """Whether nothing comes in any more, and it is known whether that is the end or a stop."""
         stop = self._stop
         if stop.savepoint is not None:
-            return stop.stopped
-        return stop.stopped or (self._ended if self._gate is None else self._gate.ended)
+            return stop.is_stopped
+        return stop.is_stopped or (self._ended if self._gate is None else self._gate.ended)
 
     @property
     def positions(self) -> dict[int, dict[int, int]]:
         """Input -> partition -> the next offset that counts."""
-        return self._positions.by_input()
+        return self._positions.to_positions_by_input()
 
     def admits(self, input_index: int, partition: int, first: int, following: int) -> bool:
         """Whether these offsets have not been taken yet. Raises TaskError where some of them have."""
@@ -206,17 +206,17 @@ class Subtask:
         except BufferError as error:
             self.foreign.pass_over(input_index, offset, error)
             return
-        if self.cuts.holds((input_index, header.sender)):
+        if self.checkpoints.is_held((input_index, header.sender)):
             if not header.tick:
-                self.cuts.hold(HeldBuffer(input_index, offset, data))
+                self.checkpoints.hold(HeldBuffer(input_index, offset, data))
             return
         self._receive(gate, input_index, offset, header, data)
 
     def _take_held(self, held: HeldBuffer) -> None:
         gate, header = self._gate, decode_header(held.data)
         assert gate is not None
-        if self.cuts.holds((held.input_index, header.sender)):
-            self.cuts.hold(held)
+        if self.checkpoints.is_held((held.input_index, header.sender)):
+            self.checkpoints.hold(held)
         else:
             self._receive(gate, held.input_index, held.offset, header, held.data)
 
@@ -237,7 +237,7 @@ class Subtask:
             if not header.barrier:
                 batch = self._codecs[input_index].read_payload(data, HEADER_BYTES)
             if len(batch):
-                self.cuts.capture(channel, data)
+                self.checkpoints.capture(channel, data)
                 self._process(batch, self._operator_inputs[input_index])
         except BufferError as error:
             raise self.foreign.failure(input_index, offset, error) from error
@@ -247,9 +247,9 @@ class Subtask:
         gate.conclude(input_index, header)
         self._follow_gate(gate)
         if checkpoint is not None:
-            self.cuts.barrier(channel, checkpoint)
+            self.checkpoints.on_barrier(channel, checkpoint)
         elif header.ends:
-            self.cuts.sender_ended(channel)
+            self.checkpoints.on_sender_ended(channel)
 
     def take_records(
         self,
@@ -273,7 +273,7 @@ class Subtask:
         for name, count in ((BAD_RECORDS, skipped.bad), (TOMBSTONES, skipped.tombstones)):
             if count:
                 self._accumulators.counter(name).inc(count)
-                self.output.dirty = True
+                self.output.is_dirty = True
         batch = self._codecs[input_index].read_payload(data)
         self._positions.advance(input_index, partition, following)
         if len(batch):
@@ -298,7 +298,7 @@ class Subtask:
         except RecordError as error:
             error.place = error.place or source.place(error.index)
             raise
-        self._ended = polled.ended
+        self._ended = polled.has_ended
         return polled
 
     @property
@@ -320,17 +320,17 @@ class Subtask:
     def finish(self) -> None:
         """Once the input has ended: brings all operators to their end, unless it was stopped, and commits."""
         self.output.ends = True
-        self.cuts.end()
+        self.checkpoints.end()
         stop = self._stop
         if self._gate is not None and self._gate.stopped:
-            stop.stopped = True
-        if not stop.stopped and not stop.drained:
+            stop.is_stopped = True
+        if not stop.is_stopped and not stop.is_drained:
             self._chain.finish()
         self.commit()
 
     def _process(self, batch: Batch, input_index: int) -> None:
         self.records_in += len(batch)
-        self.output.dirty = True
+        self.output.is_dirty = True
         self._chain.process(batch, input_index)
 
     def _follow_gate(self, gate: InputGate) -> None:
@@ -339,18 +339,18 @@ class Subtask:
         if gate.watermark > self._watermark:
             self._watermark = gate.watermark
             self._chain.advance_watermark(gate.watermark)
-        if gate.idle is not self._idle:
-            self._idle = gate.idle
+        if gate.idle is not self._is_idle:
+            self._is_idle = gate.idle
             self._chain.set_idle(gate.idle)
         self.output.note_pending()
 
     def _look_for_end(self, place: tuple[int, int]) -> None:
         """Of a partition: whether a bounded source has read it to its end, and with it perhaps all."""
-        if self._ends is None or place not in self._unended:
+        if self._ends is None or place not in self._active_senders:
             return
         if (self._positions.get(*place) or 0) >= self._ends[place]:
-            self._unended.discard(place)
-            self._ended = not self._unended
+            self._active_senders.discard(place)
+            self._ended = not self._active_senders
             self._chain.end_split(place)
             self.output.note_pending()
 
@@ -360,10 +360,10 @@ class Subtask:
         `tell_all`: every channel is told the time with it. Nothing is committed while barriers are being aligned, nor
         within a record that comes in fragments.
         """
-        if not self.cuts.may_commit or self._fragments.has_partial_record:
+        if not self.checkpoints.can_commit or self._fragments.has_partial_record:
             return False
         committed = self.output.commit(tell_all=tell_all, always=always)
-        self.cuts.committed()
+        self.checkpoints.on_committed()
         if committed:
             for operator in self._chain.operators:
                 operator.committed()
@@ -382,8 +382,8 @@ class Subtask:
             try:
                 self._fragments.close()
             finally:
-                if self.kept.writer is not None:
-                    self.kept.writer.close()
+                if self.state.writer is not None:
+                    self.state.writer.close()
                 if self._source is not None:
                     self._source[1].close()
 
@@ -393,7 +393,7 @@ class Subtask:
 
     def abort(self, checkpoint_id: int) -> None:
         """The checkpoint will not be completed: what waits for it goes on. Raises as Stop.abort."""
-        self.cuts.abort(checkpoint_id)
+        self.checkpoints.abort(checkpoint_id)
         waiting = self._stop.abort(checkpoint_id)
         if waiting is None:
             return
@@ -406,5 +406,5 @@ class Subtask:
         """The positions of a Kafka source."""
         if self._kafka_source is None:
             return {}
-        positions = self._positions.by_topic(self._input_topics)
+        positions = self._positions.to_positions_by_topic(self._input_topics)
         return {self._kafka_source: OperatorState(inline=json.dumps(positions).encode())}

@@ -103,7 +103,7 @@ class KafkaTransaction:
         """
         self._begin()
         self._topics.add(topic)
-        report = self._delivered if delivered is None else self._telling(delivered)
+        report = self._on_delivered if delivered is None else self._telling(delivered)
         while True:
             try:
                 self._producer.produce(
@@ -117,7 +117,7 @@ class KafkaTransaction:
             except BufferError:
                 self._producer.poll(0.05)
             except KafkaException as error:
-                raise self._explained(f"producing to {topic}", error) from error
+                raise self._explain_error(f"producing to {topic}", error) from error
             else:
                 return
 
@@ -128,7 +128,7 @@ class KafkaTransaction:
             try:
                 found = self._producer.list_topics(topic, 10).topics[topic]
             except KafkaException as error:
-                raise self._explained(f"looking for the topic {topic}", error) from error
+                raise self._explain_error(f"looking for the topic {topic}", error) from error
             if found.error is None and found.partitions:
                 return
             if time.monotonic() > deadline:
@@ -164,7 +164,7 @@ class KafkaTransaction:
         if self._active:
             try:
                 self._producer.purge()
-                with self._watchdog.watching("abort_transaction"):
+                with self._watchdog.watch_call("abort_transaction"):
                     self._producer.abort_transaction(timeout_s)
             except KafkaException:
                 return
@@ -181,7 +181,7 @@ class KafkaTransaction:
             try:
                 self._producer.begin_transaction()
             except KafkaException as error:
-                raise self._explained("begin_transaction", error) from error
+                raise self._explain_error("begin_transaction", error) from error
             self._exit_lock.acquire()
             self._active = True
             self._began_at = time.monotonic()
@@ -191,7 +191,7 @@ class KafkaTransaction:
         self._topics.clear()
         self._exit_lock.release()
 
-    def _delivered(self, error: KafkaError | None, message: Any) -> None:
+    def _on_delivered(self, error: KafkaError | None, message: Any) -> None:
         self._failure = self._failure or error
 
     def _telling(self, delivered: Callable[[int], None]) -> Callable[[KafkaError | None, Any], None]:
@@ -199,7 +199,7 @@ class KafkaTransaction:
 
         def report(error: KafkaError | None, message: Any) -> None:
             self._awaited -= 1
-            self._delivered(error, message)
+            self._on_delivered(error, message)
             if error is None:
                 delivered(message.offset())
 
@@ -210,12 +210,12 @@ class KafkaTransaction:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                with self._watchdog.watching(what):
+                with self._watchdog.watch_call(what):
                     call()
                 return
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
-                    raise self._explained(what, error) from error
+                    raise self._explain_error(what, error) from error
                 if (missing := self._missing_topic()) is not None:
                     # Its messages are retried for as long as any others.
                     raise self._topic_gone(missing) from error
@@ -254,7 +254,7 @@ class KafkaTransaction:
                 return missing
             time.sleep(0.2)
 
-    def _explained(self, what: str, error: KafkaException) -> TaskError:
+    def _explain_error(self, what: str, error: KafkaException) -> TaskError:
         reason: KafkaError = error.args[0]
         if reason.code() in ABSENT and (missing := self._missing_topic()) is not None:
             return self._topic_gone(missing)

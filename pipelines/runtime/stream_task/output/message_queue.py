@@ -30,7 +30,7 @@ class OutgoingMessageQueue:
 
     def __init__(self) -> None:
         self._messages: list[_Message] = []
-        self.size = 0
+        self.size_bytes = 0
         """Bytes in memory, about."""
 
     def __len__(self) -> int:
@@ -48,7 +48,7 @@ class OutgoingMessageQueue:
     ) -> None:
         """As Transaction.send, at the next commit."""
         self._messages.append(_Message(topic, value, key, partition, timestamp_ms, delivered))
-        self.size += len(value) + (len(key) if key else 0) + OVERHEAD_BYTES
+        self.size_bytes += len(value) + (len(key) if key else 0) + OVERHEAD_BYTES
 
     def send_all(self, transaction: Transaction) -> None:
         """Puts everything into a transaction. Raises TaskError as it does; the attempt is over then."""
@@ -57,4 +57,4 @@ class OutgoingMessageQueue:
                 topic, value, key=key, partition=partition, timestamp_ms=timestamp_ms, delivered=delivered
             )
         self._messages.clear()
-        self.size = 0
+        self.size_bytes = 0

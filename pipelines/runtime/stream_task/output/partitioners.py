@@ -144,7 +144,7 @@ class _Hash:
 
     def __call__(self, batch: Batch) -> Parts:
         targets = None
-        if self._column is not None and (batch.columnar or len(batch) >= _FEW):
+        if self._column is not None and (batch.is_columnar or len(batch) >= _FEW):
             targets = self._by_column(batch, self._column)
         yield from _split(batch, self._by_row(batch) if targets is None else targets, self._record_type)
 
@@ -215,14 +215,14 @@ class _Custom:
 
 def _split(batch: Batch, places: Sequence[int] | np.ndarray[Any, Any], record_type: RecordType) -> Parts:
     """The records by place, each part in the batch's order; as columns, which channels carry, where they are many."""
-    if not batch.columnar and len(batch) < _FEW:
+    if not batch.is_columnar and len(batch) < _FEW:
         found: dict[int, list[int]] = {}
         for i, place in enumerate(places):
             found.setdefault(place, []).append(i)
         for place, indices in found.items():
             yield place, batch.take(indices)
         return
-    columns = Batch.of_columns(batch.timestamp_column(), batch.columns(record_type), record_type)
+    columns = Batch.from_columns(batch.timestamp_column(), batch.columns(record_type), record_type)
     array = np.asarray(places, np.uint16)  # narrow, for which numpy sorts by radix
     order = np.argsort(array, kind="stable")
     ordered = array[order]

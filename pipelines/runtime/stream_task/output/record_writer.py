@@ -89,7 +89,7 @@ class ChannelWriter:
         """Who is told again next."""
         self._watermark = NO_WATERMARK
         self._idle = False
-        self._told = NO_WATERMARK, False
+        self._announced = NO_WATERMARK, False
         """Watermark and idleness that every partition has been told."""
         self._spoken = False
         """Whether anything that somebody goes by was ever among that."""
@@ -112,7 +112,7 @@ class ChannelWriter:
     @property
     def is_behind(self) -> bool:
         """Whether event time or idleness has changed since it was told."""
-        watermark, idle = self._told
+        watermark, idle = self._announced
         return self._watermark > watermark or self._idle is not idle
 
     @property
@@ -134,7 +134,7 @@ class ChannelWriter:
         channel's type, and TaskError for a record that is too large.
         """
         if tell_all:
-            self._note_told()
+            self._note_announced()
         elif not self.pending:
             return
         for partition, batches in self._pending.items():
@@ -152,7 +152,7 @@ class ChannelWriter:
 
     def ticks(self) -> Iterator[OutgoingBuffer]:
         """Tells every partition the time, when nothing is pending and all that was flushed is committed."""
-        self._note_told()
+        self._note_announced()
         return self._ticks(self._pending)
 
     def repeated_ticks(self) -> Iterator[OutgoingBuffer]:
@@ -166,14 +166,14 @@ class ChannelWriter:
 
     def barrier(self, checkpoint: CheckpointTrigger) -> Iterator[OutgoingBuffer]:
         """The barrier for every partition, when all records are flushed."""
-        self._note_told()
+        self._note_announced()
         for partition in self._pending:
             header = self._header(partition, barrier=True)
             self._sequences[partition] += 1
             yield OutgoingBuffer(self.topic, partition, write_barrier(header, checkpoint))
 
-    def _note_told(self) -> None:
-        self._told = self._watermark, self._idle
+    def _note_announced(self) -> None:
+        self._announced = self._watermark, self._idle
         self._spoken = self._spoken or self._idle or self._watermark > NO_WATERMARK
 
     def _header(
@@ -242,7 +242,7 @@ class RecordWriter:
         for channel in self.channels:
             yield from channel.barrier(checkpoint)
 
-    def tell(
+    def announce_time(
         self,
         tick: Callable[[str, int, bytes], None],
         send: Callable[[str, int, bytes], None],

@@ -36,7 +36,7 @@ class Watchdog:
         answers: Callable[[], bool] = lambda: True,
         answering_s: float = 0.0,
     ) -> None:
-        self._limit = limit_s
+        self._limit_s = limit_s
         self._overdue = overdue
         self._answers = answers
         self._answering = answering_s
@@ -45,7 +45,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def watching(self, what: str) -> Iterator[None]:
+    def watch_call(self, what: str) -> Iterator[None]:
         """Around a call."""
         if self._thread is None:
             self._thread = threads.Thread(target=self._watch, name="watchdog")
@@ -57,7 +57,7 @@ class Watchdog:
             self._watched = None
 
     def _watch(self) -> None:
-        pause = min(_LOOKS_S, self._limit)
+        pause = min(_LOOKS_S, self._limit_s)
         looked_at, call = time.monotonic(), self._watched
         lasted = answered = 0.0
         while True:
@@ -72,6 +72,6 @@ class Watchdog:
                 continue
             lasted += passed
             answered = answered + passed if answers else 0.0
-            if lasted >= self._limit and answered >= self._answering:
+            if lasted >= self._limit_s and answered >= self._answering:
                 self._overdue(call[1])
                 return

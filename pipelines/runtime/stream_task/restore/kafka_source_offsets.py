@@ -84,7 +84,7 @@ def resolve_offsets(
     With a `resumption` nothing is committed before the first transaction of the generation, which has all positions.
     """
     counts = {topic: _partitions(consumer, topic, bootstrap_servers) for topic in source.topics}
-    places = source.partitions_of(counts, subtask, parallelism)
+    places = source.assigned_partitions(counts, subtask, parallelism)
     committed = _committed_positions(source, entry)
     if resumption is not None:
         begun = _RestoredOffsets(consumer, bootstrap_servers, source, resumption, committed)
@@ -115,7 +115,7 @@ def _committed_positions(
 ) -> dict[Place, _CommittedPosition]:
     found: dict[Place, _CommittedPosition] = {}
     for i, topic in enumerate(source.topics):
-        of_topic = None if entry is None else entry.input_of(topic)
+        of_topic = None if entry is None else entry.find_input(topic)
         if of_topic is not None:
             found |= {
                 (i, partition): _CommittedPosition(offset, of_topic.ends.get(partition))

@@ -131,7 +131,7 @@ def require_checkpoint(
             f" checkpoint ends at {offset}: something was deleted; the job has to go back to a checkpoint"
         )
     for topic, those in positions.items():
-        known = entry.input_of(topic)
+        known = entry.find_input(topic)
         for number, position in those.items():
             now = None if known is None else known.positions.get(number)
             if now is not None and now < position:

@@ -52,7 +52,7 @@ class DeltaSegment:
         """Of an operator, at most."""
 
     @property
-    def broken(self) -> bool:
+    def is_broken(self) -> bool:
         """Whether something could not be written: what follows in the segment will not be, and no cut is whole."""
         return self._failure is not None
 
@@ -61,7 +61,7 @@ class DeltaSegment:
         """Bytes that storage has not taken yet."""
         return self.size - self._written
 
-    def give_up(self, reason: CheckpointError) -> None:
+    def abandon(self, reason: CheckpointError) -> None:
         """Nothing of what waits is to be written, and no cut that lies behind it is whole."""
         self._failure = self._failure or reason
         self._unwritten.clear()

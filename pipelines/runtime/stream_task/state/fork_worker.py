@@ -41,7 +41,7 @@ class ForkedWorker:
 
     def __init__(self, work: ForkedWork, silence_s: float = PROGRESS_TIMEOUT_S) -> None:
         """Forks. Where that fails, the result says so."""
-        self._silence = silence_s
+        self._progress_timeout_s = silence_s
         self.result: Final[Future[bytes]] = Future()
         """What the work gave; or TaskError: it failed, died, or hung and was killed."""
         self._pid = -1
@@ -80,7 +80,7 @@ class ForkedWorker:
         try:
             heard = time.monotonic()
             while True:
-                left = heard + self._silence - time.monotonic()
+                left = heard + self._progress_timeout_s - time.monotonic()
                 if left <= 0 or not select.select([reader], [], [], left)[0]:
                     hung = True
                     break
@@ -105,7 +105,9 @@ class ForkedWorker:
             self.result.set_exception(TaskError(f"state could not be written: {content.decode()}"))
         elif hung:
             self.result.set_exception(
-                TaskError(f"state could not be written: the writer said nothing for {self._silence:.0f} s")
+                TaskError(
+                    f"state could not be written: the writer said nothing for {self._progress_timeout_s:.0f} s"
+                )
             )
         else:
             self.result.set_exception(TaskError(f"state could not be written: the writer ended with {code}"))

@@ -84,14 +84,14 @@ class FullSnapshotFile:
         self._writing.result.add_done_callback(self._written)
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether `files` would not wait."""
         return self._files.done()
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether it is done, and there is no file."""
-        return self.done and self._files.exception() is not None
+        return self.is_done and self._files.exception() is not None
 
     def files(self) -> Files:
         """Waits until it is in storage. Raises TaskError where it cannot be."""

@@ -40,7 +40,7 @@ class SubtaskProgress(msgspec.Struct, frozen=True):
         positions: dict[tuple[int, int], int] = {}
         ended: list[frozenset[int]] = [frozenset()] * len(topics)
         for i, topic in enumerate(topics):
-            known = None if entry is None else entry.input_of(topic)
+            known = None if entry is None else entry.find_input(topic)
             if known is None or entry is None:
                 continue
             positions |= {(i, partition): offset for partition, offset in known.positions.items()}
@@ -74,7 +74,7 @@ class ProgressWriter:
 
     def entry(self) -> ProgressEntry:
         """As everything is now."""
-        positions, gate, ids = self._positions.by_input(), self._gate, self._progress.topic_ids
+        positions, gate, ids = self._positions.to_positions_by_input(), self._gate, self._progress.topic_ids
         return ProgressEntry(
             self._generation,
             self._progress.changelog_id,

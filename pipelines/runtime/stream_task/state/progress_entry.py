@@ -50,7 +50,7 @@ class ProgressEntry(msgspec.Struct, frozen=True, array_like=True):
     """Where the generation begins in the changelog: no older message counts."""
     inputs: tuple[InputProgress, ...] = ()
 
-    def input_of(self, topic: str) -> InputProgress | None:
+    def find_input(self, topic: str) -> InputProgress | None:
         """The input that this topic is; None where there is none."""
         return next((each for each in self.inputs if each.topic == topic), None)
 

@@ -128,7 +128,7 @@ class StateWriter:
         """All that storage has not taken whole, dropped or not."""
         self._behind: Future[None] | None = None
         """Done when the thread has come through what was given up."""
-        self._closed = False
+        self._is_closed = False
 
     def continue_from(self, operators: Mapping[str, OperatorState], checkpoint_id: int = 0) -> None:
         """What was restored, by the same subtask in the same job, is in these files: go on behind them.
@@ -159,7 +159,7 @@ class StateWriter:
         """Bytes that wait for storage."""
         return sum(segment.waiting for segment in self._unwritten)
 
-    def cut(self, options: CheckpointOptions) -> StateSnapshot:
+    def take_snapshot(self, options: CheckpointOptions) -> StateSnapshot:
         """All state as of the messages added so far, which are all that `take_changes` has given.
 
         A savepoint, or what is asked to be full, is written whole to where the options say.
@@ -169,24 +169,24 @@ class StateWriter:
         storage = Storage(base_of(options.directory))
         if not self._incremental:
             return StateSnapshot(self._begin_full(storage, options.directory))
-        return self._cut_chain(storage, options)
+        return self._snapshot_chain(storage, options)
 
     def close(self) -> None:
         """At the end, also after a failure; a cut that is not finished may not be. A second time does nothing."""
-        if self._closed:
+        if self._is_closed:
             return
-        self._closed = True
+        self._is_closed = True
         for full in self._fulls:
             full.kill()
         self._drop(self._segments)
         self._io.shutdown(wait=False)
 
-    def _cut_chain(self, storage: Storage, options: CheckpointOptions) -> StateSnapshot:
+    def _snapshot_chain(self, storage: Storage, options: CheckpointOptions) -> StateSnapshot:
         self._storage, self._shared = storage, options.shared
         self._adopt()
         follows, self._follows = self._follows, None
         outdated = follows is not None and checkpoint_id_of(options.directory) != follows + 1
-        if outdated or any(segment.broken for segment in self._segments):
+        if outdated or any(segment.is_broken for segment in self._segments):
             self._forget()
         if self._base is not None:
             self._flush()
@@ -203,22 +203,22 @@ class StateWriter:
         size = sum(segment.size for segment in self._segments)
         changed, self._cut_size = size - self._cut_size, size
         changes = [segment.cut(self._io) for segment in self._segments]
-        if self._is_long():
+        if self._is_chain_long():
             self._next = self._begin_full(storage, options.shared), len(self._segments)
             self._segments.append(self._segment())
         return StateSnapshot(self._base, changes, changed=changed)
 
     def _adopt(self) -> None:
         """Takes over the FULL files that have been written since the last cut."""
-        if isinstance(self._base, FullSnapshotFile) and self._base.done:
+        if isinstance(self._base, FullSnapshotFile) and self._base.is_done:
             full, self._base = self._base, None
-            if full.failed:
+            if full.has_failed:
                 self._forget()
             else:
                 self._begin_at(full.files(), 0)
-        if self._next is not None and self._next[0].done:
+        if self._next is not None and self._next[0].is_done:
             (full, before), self._next = self._next, None
-            if full.failed:
+            if full.has_failed:
                 self._to_skip = min(_MAX_SKIPPED, 2 * self._to_skip or 1)
                 self._skipping = self._to_skip
             else:
@@ -238,7 +238,7 @@ class StateWriter:
         self._base_changes = sum(file.length for files in changes for file in files)
         self._base_size = sum(file.length for files in base.values() for file in files) - self._base_changes
 
-    def _is_long(self) -> bool:
+    def _is_chain_long(self) -> bool:
         """Whether a FULL file is due."""
         if self._next is not None or isinstance(self._base, FullSnapshotFile):
             return False
@@ -279,13 +279,13 @@ class StateWriter:
 
     def _give_up(self) -> None:
         for segment in self._unwritten:
-            segment.give_up(StorageError(_TOO_SLOW))
+            segment.abandon(StorageError(_TOO_SLOW))
         self._unwritten = []
         self._forget()
         self._behind = self._io.submit(lambda: None)
 
     def _begin_full(self, storage: Storage, directory: str) -> FullSnapshotFile:
-        self._fulls = [each for each in self._fulls if not each.done]
+        self._fulls = [each for each in self._fulls if not each.is_done]
         if len(self._fulls) >= MAX_FULLS:
             return NotBegun(f"{len(self._fulls)} files of all state are still being written: storage is slow")
         self._numbers += 1

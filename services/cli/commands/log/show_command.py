@@ -54,11 +54,11 @@ def log(
         first, last = position_range(source, start, end)
         if job is not None and source.whole:
             job = job_id(source, job)
-        wanted = EventFilter.of(types or (), job if source.whole else None, first)
+        wanted = EventFilter.from_options(types or (), job if source.whole else None, first)
         told = _follow(source) if follow else _read_entries(source, last)
         with ProgressLine(f"reads {source.log.topic}", last) as progress:
             for entry in told:
-                if wanted.takes(entry):
+                if wanted.matches(entry):
                     progress.close()
                     print_result(to_json(entry) if output is Format.JSON else line(entry))
                 else:
@@ -106,6 +106,6 @@ def _follow(source: LogSource) -> Iterator[FormattedEvent]:
     try:
         while True:
             for record in tail.poll(0.5):
-                yield fold.tell(record)
+                yield fold.apply(record)
     finally:
         tail.close()

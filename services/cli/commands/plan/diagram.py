@@ -240,7 +240,7 @@ def execution_diagram(graph: ExecutionGraph) -> Diagram:
             Arrow(
                 index[result.edge.source_vertex_id],
                 index[result.edge.target_vertex_id],
-                f"{result.edge.partitioner}, {'pointwise' if result.pointwise else 'all to all'}",
+                f"{result.edge.partitioner}, {'pointwise' if result.is_pointwise else 'all to all'}",
                 tuple(_result_notes(result)),
                 partitions=_rows(result.consumer_parallelism, "partition {}".format),
                 links=tuple(_links(result)),
@@ -264,7 +264,7 @@ def _subtask(vertex: ExecutionJobVertex) -> Callable[[int], str]:
 def _result_notes(result: IntermediateResult) -> Iterator[str]:
     partitions = result.consumer_parallelism
     yield f"channel {result.data_set_id[:_SHORT]}, {_count(partitions, 'partition')}"
-    senders = [len(result.producers_of(partition)) for partition in range(min(partitions, 1_000))]
+    senders = [len(result.producers_for(partition)) for partition in range(min(partitions, 1_000))]
     least, most = min(senders), max(senders)
     yield f"each from {_count(most, 'subtask')}" if least == most else f"each from {least} to {most} subtasks"
 
@@ -272,7 +272,7 @@ def _result_notes(result: IntermediateResult) -> Iterator[str]:
 def _links(result: IntermediateResult) -> Iterator[tuple[int, int]]:
     if max(result.producer_parallelism, result.consumer_parallelism) <= MOST_ROWS:
         for partition in range(result.consumer_parallelism):
-            yield from ((producer, partition) for producer in result.producers_of(partition))
+            yield from ((producer, partition) for producer in result.producers_for(partition))
 
 
 def _rows(count: int, text: Callable[[int], str]) -> tuple[Row, ...]:

@@ -107,7 +107,7 @@ class Explorer:
         from ....history.state_tree import escape, format_path, is_directory, list_entries
 
         options, paths = parse_options(words, {"-l": False}, "ls")
-        found = self._meant(paths or ["."])
+        found = self._resolve_path(paths or ["."])
         long = bool(options["-l"])
         for parts in found:
             entries = list_entries(self._tree.at(parts))
@@ -132,7 +132,7 @@ class Explorer:
         options, paths = parse_options(words, {"-j": False}, "cat")
         if not paths:
             raise CommandFailed("cat PATH...: what is to be shown?")
-        for parts in self._meant(paths):
+        for parts in self._resolve_path(paths):
             found = self._tree.at(parts)
             if options["-j"]:
                 yield to_json(_plain(found))
@@ -147,7 +147,7 @@ class Explorer:
 
         options, paths = parse_options(words, {"-L": True}, "tree")
         depth = number(options["-L"], "tree -L")
-        for start in self._meant(paths or ["."]):
+        for start in self._resolve_path(paths or ["."]):
             for parts, found in self._tree.walk(start, depth):
                 level = len(parts) - len(start)
                 name = escape(parts[-1]) if level else format_path(start)
@@ -161,7 +161,7 @@ class Explorer:
 
         options, paths = parse_options(words, {"-name": True, "-value": True}, "find")
         name, value = options["-name"], options["-value"]
-        for start in self._meant(paths or ["."]):
+        for start in self._resolve_path(paths or ["."]):
             for parts, found in self._tree.walk(start):
                 if name is not None and not (parts and fnmatch.fnmatchcase(escape(parts[-1]), str(name))):
                     continue
@@ -174,7 +174,7 @@ class Explorer:
         from ....history.state_tree import format_path, list_entries
 
         _, paths = parse_options(words, {}, "cd")
-        found = self._meant(paths or ["/"])
+        found = self._resolve_path(paths or ["/"])
         if len(found) != 1 or len(paths) > 1:
             raise CommandFailed(f"cd [PATH]: {' '.join(paths)} are {len(found)} places")
         if list_entries(self._tree.at(found[0])) is None:
@@ -215,7 +215,7 @@ class Explorer:
             raise CommandFailed("diff OFFSET|TIME|end [PATH]...: which other moment?")
         place, *paths = words
         other = self._replica_at(None if place == "end" else place)
-        wanted = self._meant(paths) if paths else [self._here]
+        wanted = self._resolve_path(paths) if paths else [self._here]
         for change in diff_states(self._replica, other).changes:
             parts = change_path(change.path)
             if any(parts[: len(each)] == each for each in wanted):
@@ -249,7 +249,7 @@ class Explorer:
         except (InvalidPosition, PositionOutOfRange) as error:
             raise CommandFailed(str(error), missing=isinstance(error, PositionOutOfRange)) from None
 
-    def _meant(self, paths: list[str]) -> list[Parts]:
+    def _resolve_path(self, paths: list[str]) -> list[Parts]:
         """What the paths mean. Raises CommandFailed for one that means nothing."""
         from ....history.state_tree import NoSuchPath, NotADirectory, has_wildcards, parse
 

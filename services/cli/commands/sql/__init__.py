@@ -59,7 +59,7 @@ def sql(
 
         of = file if file is not None else find_cluster(home, bootstrap_servers, cluster_id)
         begin = max(begin, first_entry(source.log))
-        _answer(source, ScanOrigin.of(of), begin, behind, asked, output, follows=end is None)
+        _answer(source, ScanOrigin.from_source(of), begin, behind, asked, output, follows=end is None)
     return ExitCode.OK
 
 

@@ -135,7 +135,7 @@ def test_sums_of_long_batches_of_columns_are_columns() -> None:
     operator.open()
     feed(operator, target, Records([(0, ("a", 1, "x"))] * 40))
     feed(operator, target, Records([(0, ("a", 1, "x"))] * 2))
-    assert [batch.columnar for batch in given_out] == [True, False]
+    assert [batch.is_columnar for batch in given_out] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_columns_stay_columns(assigner: Any, record_type: Any) -> None:
     watermarks, output = build_one(config, input_type=record_type)
     watermarks.open()
     columns = [pa.array([3, 4]), pa.array(["/", "/cart"])]
-    watermarks.process(Batch.of_columns(pa.array([0, 0]), columns, RecordType.of(record_type)))
+    watermarks.process(Batch.from_columns(pa.array([0, 0]), columns, RecordType.of(record_type)))
     (batch,) = output.of("records")
     assert batch.columnar
     assert batch == Batch([3, 4], [(3, "/"), (4, "/cart")])

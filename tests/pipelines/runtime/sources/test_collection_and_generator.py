@@ -40,7 +40,7 @@ def test_a_record_carries_the_time_at_which_it_was_polled() -> None:
     assert first.timestamps == [1_000, 1_000]
     assert second.batch is not None
     assert second.batch.timestamps == [1_005]
-    assert second.ended
+    assert second.has_ended
 
 
 @given(st.floats(0.5, 5_000), st.integers(1, 4), st.lists(st.integers(0, 900), min_size=1, max_size=30))
@@ -69,7 +69,7 @@ def test_nothing_is_due_before_its_time_and_the_wait_says_when() -> None:
         polled = source.poll(10)
         if polled.batch:
             made += polled.batch.values
-        if polled.ended:
+        if polled.has_ended:
             break
         waited += polled.wait_s
         clock.now += round(polled.wait_s * 1000)

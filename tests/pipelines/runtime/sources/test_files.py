@@ -226,7 +226,7 @@ def test_a_restarted_subtask_reads_the_files_that_were_listed_first(tmp_path: Pa
     batch = again.poll(10).batch
     assert batch is not None
     assert batch.values == ["2", "3"]
-    assert again.poll(10).ended
+    assert again.poll(10).has_ended
 
 
 def test_an_empty_directory_has_no_records(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_text_and_parquet_come_as_columns(tmp_path: Path, order_files: Path) -> 
     for config in (text(tmp_path), files("parquet", order_files / "orders.parquet", Order)):
         batch = open_source(config).poll(10).batch
         assert batch is not None
-        assert batch.columnar
+        assert batch.is_columnar
 
 
 def test_large_files_are_shared(tmp_path: Path) -> None:

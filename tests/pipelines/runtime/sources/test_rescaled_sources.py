@@ -67,7 +67,7 @@ class Deployment:
         if crash:
             self.sources[subtask].close()
             self.sources[subtask] = self.attempt(subtask)
-        return polled.ended
+        return polled.has_ended
 
     def left(self) -> list[list[bytes]]:
         """As a checkpoint holds it."""
@@ -144,6 +144,6 @@ def read_all_from_nothing(config: OperatorConfig) -> list[Any]:
         while True:
             polled = source.poll(100)
             given += [] if polled.batch is None else polled.batch.values
-            if polled.ended:
+            if polled.has_ended:
                 break
     return sorted(given)

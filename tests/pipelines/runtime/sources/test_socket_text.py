@@ -57,10 +57,10 @@ def read_all(source: Source, woken: threading.Event) -> list[str]:
         polled = source.poll(1_000)
         if polled.batch is not None:
             found += polled.batch.values
-        elif not polled.ended:
+        elif not polled.has_ended:
             assert woken.wait(30)
             woken.clear()
-        if polled.ended:
+        if polled.has_ended:
             return found
 
 

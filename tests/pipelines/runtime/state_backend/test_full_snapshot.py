@@ -110,7 +110,7 @@ def test_state_moves_by_key_groups(data: st.DataObject, before: int, after: int)
     for key in KEYS:
         (former,) = (each for each in old if group(key) in each.key_groups)
         (owner,) = (each for each in new if group(key) in each.key_groups)
-        assert owner.watermark_of(key) == former.watermark
+        assert owner.watermark_for(key) == former.watermark
     for each in new:
         owners = [one for one in old if set(one.key_groups) & set(each.key_groups)]
         assert each.watermark == min(one.watermark for one in owners)
@@ -268,9 +268,9 @@ def test_key_groups_that_are_ahead_are_ahead_until_the_watermark_has_come_as_far
         again.restore(message)
     for each in (taken, again):
         assert (each.watermark, each.greatest_watermark) == (5, 9)
-        assert {key: each.watermark_of(key) for key in keys} == reached
+        assert {key: each.watermark_for(key) for key in keys} == reached
         each.watermark = 7
-        assert {each.watermark_of(key) for key in keys} == {7, 9}
+        assert {each.watermark_for(key) for key in keys} == {7, 9}
         each.watermark = 9
         each.take_changes()
         assert not each.has_keys_ahead

@@ -130,7 +130,7 @@ class Task:
     def cut(self, number: int, **how: bool) -> tuple[StateSnapshot, CheckpointOptions, dict[str, Any]]:
         self.commit()
         options = self.options(number, **how)
-        return self.writer.cut(options), options, self.state()
+        return self.writer.take_snapshot(options), options, self.state()
 
     def state(self) -> dict[str, Any]:
         return {**self.operator.snapshot(), "~accumulators": self.accumulators.committed()}
@@ -455,7 +455,9 @@ def test_files_move_by_key_groups(before: int, after: int, tmp_path_factory: pyt
         operator.take_changes()
         forks = Forks(prompt=True)
         writer = StateWriter({OPERATOR: operator}, own, incremental=False, name=f"s{subtask}", fork=forks)
-        pieces.append(StateAssignment(subtask, before, GROUPS, writer.cut(options).finish()[OPERATOR]))
+        pieces.append(
+            StateAssignment(subtask, before, GROUPS, writer.take_snapshot(options).finish()[OPERATOR])
+        )
     found = []
     for subtask in range(after):
         taken = backend(GROUPS, key_groups_of_subtask(subtask, GROUPS, after))

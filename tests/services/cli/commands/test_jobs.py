@@ -39,7 +39,7 @@ def running_cluster() -> Cluster:
 def seen(cluster: Cluster) -> JobView:
     fold = HistoryProjection()
     for record in cluster.log:
-        fold.tell(record)
+        fold.apply(record)
     (job,) = jobs(fold)
     return job
 
@@ -186,7 +186,7 @@ def with_programs(count: int) -> Cluster:
 def told(cluster: Cluster) -> HistoryProjection:
     fold = HistoryProjection()
     for record in cluster.log:
-        fold.tell(record)
+        fold.apply(record)
     return fold
 
 

@@ -57,7 +57,7 @@ def test_what_a_job_has_counted_is_told_to_people_beside_its_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     counted = {"bad lines": 3.0, "million\x1b[2J": 1_000_000.0, "seconds": 0.25}
-    RunScreen(detached=False, output=Format.TEXT).ended(
+    RunScreen(detached=False, output=Format.TEXT).on_ended(
         JobOutcome("j", "job", JobStatus.FINISHED, None, counted)
     )
     out, err = capsys.readouterr()
@@ -71,7 +71,7 @@ def test_what_a_job_has_counted_is_told_to_people_beside_its_output(
 
 def test_machines_are_told_the_end_in_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     ended = JobOutcome("j", "job", JobStatus.FAILED, "broken", {"n": 3.0}, timedelta(seconds=1.5))
-    RunScreen(detached=False, output=Format.JSON).ended(ended)
+    RunScreen(detached=False, output=Format.JSON).on_ended(ended)
     assert json.loads(capsys.readouterr().out) == {
         "job": {
             "job_id": "j",

@@ -41,7 +41,7 @@ def history() -> MemoryHistory:
     )
     studio.start_workers("te-1", "te-2", slots=2)
     for number in range(4):
-        studio.at(5 + 10 * number, studio.submit, f"j{number}", 1 + number % 2)
+        studio.schedule_at(5 + 10 * number, studio.submit, f"j{number}", 1 + number % 2)
     return studio.run(120)
 
 

@@ -48,14 +48,14 @@ def test_nothing_counted_is_not_right() -> None:
 def test_a_window_closes_when_another_follows_or_all_is_quiet() -> None:
     tally = WindowCounts()
     tally.add(printed("to", 2, 5000), 5.1)
-    assert tally.closed(5.2) == []
+    assert tally.closed_windows(5.2) == []
     tally.add(printed("be", 1, 5000), 5.2)
-    (first,) = tally.closed(6.5)
+    (first,) = tally.closed_windows(6.5)
     assert (first.end_ms, first.total) == (5000, 3)
-    assert tally.closed(7.0) == []
+    assert tally.closed_windows(7.0) == []
     tally.add(printed("or", 1, 10000), 10.1)
     tally.add(printed("not", 1, 15000), 15.1)
-    assert [each.end_ms for each in tally.closed(15.1)] == [10000]
+    assert [each.end_ms for each in tally.closed_windows(15.1)] == [10000]
 
 
 def test_a_window_is_complete_when_every_subtask_has_gone_past_it() -> None:
@@ -64,7 +64,7 @@ def test_a_window_is_complete_when_every_subtask_has_gone_past_it() -> None:
     tally.add(printed("to", 1, 10000, 1), 0)
     assert tally.complete(2) == []
     tally.add(printed("be", 2, 5000, 2), 0)
-    assert tally.complete(2) == tally.closed(0) == []
+    assert tally.complete(2) == tally.closed_windows(0) == []
     tally.add(printed("be", 2, 10000, 2), 0)
     (first,) = tally.complete(2)
     assert (first.end_ms, first.total) == (5000, 4)
@@ -83,10 +83,10 @@ def test_the_server_notes_what_it_sends_and_sends_nothing_while_it_is_paused() -
 
             receive(100)
             with server.paused():
-                sent = server.sent()
+                sent = server.sent_words()
                 receive(len(sent))
                 assert [tuple(line.decode().split()) for line in received.splitlines()] == sent
-                assert server.sent() == sent
+                assert server.sent_words() == sent
             receive(len(sent) + 1)
     finally:
         server.close()

@@ -131,7 +131,9 @@ def test_who_talks_to_a_cluster_is_told_where_its_secret_is_and_what_it_passes_o
 def test_who_ends_a_cluster_goes_by_what_its_start_said(tmp_path: Path) -> None:
     started = {"schema.registry.url": "http://r:1", "log.skipped-offsets": "17"}
     record(tmp_path, configuration=started)
-    found = LocalCluster.of(Configuration({"home": str(tmp_path), "log.skipped-offsets": "17,18"}))
+    found = LocalCluster.from_configuration(
+        Configuration({"home": str(tmp_path), "log.skipped-offsets": "17,18"})
+    )
     assert found is not None
     assert found.configuration.schema_registry_url == "http://r:1"
     assert found.configuration.get(SKIPPED_OFFSETS) == "17,18"
@@ -148,7 +150,7 @@ def test_a_cluster_whose_log_can_not_be_read_is_ended_by_force(
     def refuse(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(client.Client, "conversation", refuse)
+    monkeypatch.setattr(client.Client, "subscribe", refuse)
     told: list[str] = []
     reached = Configuration({"bootstrap.servers": "127.0.0.1:1", "cluster.id": "c"})
     end_in_order(reached, [], "because", told.append, suspend=False)
@@ -193,7 +195,7 @@ def test_a_kafka_that_is_not_there_is_told_before_anything_starts(
 
 
 def test_a_home_that_can_not_be_written_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cluster", "start", "--home", "/proc/nowhere"]) == ExitCode.PROCESS
+    assert main(["cluster", "start", "--home", "/proc/nowhere"]) == ExitCode.PROCESS_FAILED
     err = capsys.readouterr().err
     assert "Traceback" not in err
     assert "the cluster can't be started in /proc/nowhere" in err.splitlines()[-1]

@@ -25,7 +25,7 @@ def create_view_builder(name: str | int, offset: int | None = None) -> ViewBuild
     watch = ViewBuilder("sim")
     for record in history(name):
         if offset is None or record.offset <= offset:
-            watch.tell(record)
+            watch.apply(record)
     return watch
 
 
@@ -35,7 +35,7 @@ def read_views(name: str | int) -> dict[int, View]:
     watch = ViewBuilder("sim")
     found = {-1: watch.view()}
     for record in history(name):
-        watch.tell(record)
+        watch.apply(record)
         found[record.offset] = watch.view()
     return found
 

@@ -42,7 +42,7 @@ def is_ready(player: EventPlayer) -> bool:
 
 
 def go(player: EventPlayer, place: str | None) -> None:
-    player.go(place)
+    player.go_to(place)
     play_until(player, lambda: is_ready(player))
 
 
@@ -96,10 +96,10 @@ def test_wherever_somebody_goes_the_view_is_that_of_the_place(moves: list[str | 
                     player.pause()
                     expected = None
                 case "end":
-                    player.go(None)
+                    player.go_to(None)
                     expected = LAST
                 case place:
-                    player.go(str(place))
+                    player.go_to(str(place))
                     expected = int(place)
             play_until(player, lambda: is_ready(player))
             view = player.view()
@@ -198,7 +198,7 @@ def test_a_bad_place_is_told_and_changes_nothing(player: EventPlayer) -> None:
         ("999999", "is outside"),
         ("1970-01-01", "before"),
     ):
-        player.go(place)
+        player.go_to(place)
         play_until(player, lambda wanted=why: wanted in (player.status().notice or ""))
         play_until(player, lambda: is_ready(player))
         assert player.view() == read_views(SEED)[30]

@@ -68,7 +68,7 @@ def test_a_log_that_goes_away_is_waited_for_and_read_on() -> None:
     reader.start()
     try:
         player = create_player(reader)
-        player.go(None)
+        player.go_to(None)
         play_until(player, lambda: player.status().mode is PlayerMode.LIVE)
         log.away = True
         play_until(player, lambda: player.status().trouble is not None)
@@ -90,10 +90,10 @@ def test_a_place_that_is_wanted_while_the_log_is_away_is_gone_to_when_it_is_back
     reader.start()
     try:
         player = create_player(reader)
-        player.go(None)
+        player.go_to(None)
         play_until(player, lambda: player.status().mode is PlayerMode.LIVE)
         log.away = True
-        player.go("30")
+        player.go_to("30")
         play_until(player, lambda: player.status().trouble is not None)
         log.away = False
         play_until(player, lambda: player.view().offset == 30)
@@ -111,7 +111,7 @@ def test_another_log_in_its_place_is_not_taken_for_it() -> None:
     reader.start()
     try:
         player = create_player(reader)
-        player.go(None)
+        player.go_to(None)
         play_until(player, lambda: player.status().mode is PlayerMode.LIVE)
         log.away = True
         play_until(player, lambda: "another log" in (player.status().trouble or ""))
@@ -132,11 +132,11 @@ def test_a_damaged_file_is_shown_up_to_the_damage(tmp_path: Path) -> None:
     reader.start()
     try:
         player = EventPlayer(reader, live=False, cluster="sim", speed=1000.0)
-        player.go("0")
+        player.go_to("0")
         play_until(player, lambda: player.status().trouble is not None, elapsed_s=10.0)
         assert not player.status().waits
         assert "is damaged at" in (player.status().trouble or "")
-        player.go("20")
+        player.go_to("20")
         play_until(player, lambda: player.view().offset == 20)
         assert player.view().log == read_views(SEED)[20].log
     finally:
@@ -151,11 +151,11 @@ def test_what_holds_no_event_is_passed_over_and_told() -> None:
     reader.start()
     try:
         player = create_player(reader)
-        player.go(None)
+        player.go_to(None)
         play_until(player, lambda: player.view().offset == 41)
         told = player.status().unreadable
         assert [each.partition(":")[0] for each in told] == ["offset 20", "offset 21"]
-        player.go("10")
+        player.go_to("10")
         play_until(player, lambda: player.status().mode is PlayerMode.LIVE, elapsed_s=60.0)
         assert player.status().unreadable == told
     finally:

@@ -42,7 +42,7 @@ def session() -> Iterator[Session]:
     def run(script: Callable[[TopApp, Pilot[None]], Awaitable[None]]) -> None:
         async def play() -> None:
             player: EventPlayer = create_player(reader)
-            player.go("200")
+            player.go_to("200")
             player.pause()
             app = TopApp(player, UNICODE)
             async with app.run_test(size=(100, 30)) as pilot:

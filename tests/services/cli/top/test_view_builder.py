@@ -28,7 +28,7 @@ def test_who_looks_behind_every_event_sees_what_who_looks_once_sees(name: int) -
 def test_a_view_says_of_jobs_and_slots_what_other_commands_say(name: str | int) -> None:
     fold = HistoryProjection()
     for record in history(name):
-        fold.tell(record)
+        fold.apply(record)
     view = create_view_builder(name).view()
     there = sorted(view.taskexecutors, key=lambda each: each.resource_id)
     assert {each.job.job_id: each.job for each in view.jobs} == {each.job_id: each for each in jobs(fold)}
@@ -42,8 +42,8 @@ def test_restarts_are_counted_as_what_if_counts_them(name: str | int) -> None:
     fold = HistoryProjection()
     measure = OutcomeMetrics(fold.replica, 0)
     for record in history(name):
-        fold.tell(record)
-        measure.see(record, fold.changed)
+        fold.apply(record)
+        measure.on_event(record, fold.changed)
     measured = {each.job_id: each.restarts for each in measure.outcome(0).jobs}
     shown = {each.job.job_id: each.restarts for each in create_view_builder(name).view().jobs}
     assert shown == {job_id: count for job_id, count in measured.items() if job_id in shown}
@@ -65,21 +65,21 @@ def summary(view: CheckpointsView) -> CheckpointsSummary:
 def test_checkpoints_in_short_are_those_at_length(name: str | int) -> None:
     fold = HistoryProjection()
     for record in history(name):
-        fold.tell(record)
+        fold.apply(record)
         if record.offset % 10 == 0 or record is history(name)[-1]:
             for job in jobs(fold):
-                assert fold.checkpoints.summary(job.job_id) == summary(fold.checkpoints.of(job.job_id))
+                assert fold.checkpoints.summary(job.job_id) == summary(fold.checkpoints.for_job(job.job_id))
 
 
 @pytest.mark.parametrize("name", SEEDS)
 def test_a_watch_that_has_forgotten_the_story_goes_on_with_the_same_states(name: int) -> None:
     for at in range(0, history(name)[-1].offset, 61):
         first = create_view_builder(name, at)
-        second = first.renewed()
+        second = first.copy()
         assert second.view() == first.view()
         for record in history(name):
             if record.offset > at:
-                second.tell(record)
+                second.apply(record)
         assert first.view() == read_views(name)[at]
         expected, found = create_view_builder(name).view(), second.view()
         assert msgspec.structs.replace(found, log=()) == msgspec.structs.replace(expected, log=())

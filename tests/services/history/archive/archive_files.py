@@ -46,7 +46,7 @@ def create_log(seed: int | str) -> MemoryEventLog:
 
 def export_files(log: MemoryEventLog, path: Path, choice: EventSelection | None = None) -> ArchiveManifest:
     """The log as a file, in the format that its name says."""
-    kind = ArchiveFormat.of_name(path)
+    kind = ArchiveFormat.from_name(path)
     assert kind is not None
     return export(log, CLUSTER, choice or EventSelection(0, log.end()), path, kind)
 

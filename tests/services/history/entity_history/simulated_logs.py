@@ -29,4 +29,4 @@ def history(name: str) -> tuple[Record, ...]:
 def annotate_log(records: Sequence[Record]) -> tuple[EventAnnotator, list[AnnotatedEvent]]:
     """All of a log, and who told it."""
     teller = EventAnnotator()
-    return teller, [teller.tell(record) for record in records]
+    return teller, [teller.annotate(record) for record in records]

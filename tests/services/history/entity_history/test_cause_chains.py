@@ -36,7 +36,7 @@ def in_log(*events: Event | None) -> tuple[MemoryEventLog, EventAnnotator]:
     for offset, each in enumerate(events):
         log.append_all([b"\x00garbage" if each is None else each])
         if each is not None:
-            teller.tell(Record(offset, each.header, each.body))
+            teller.annotate(Record(offset, each.header, each.body))
     return log, teller
 
 
@@ -55,7 +55,7 @@ def test_a_tree_of_any_depth_is_cut_and_counted() -> None:
         teller = EventAnnotator()
         found = EffectTree(0, teller, everything=everything)
         for record in records:
-            found.add(teller.tell(record))
+            found.add(teller.annotate(record))
         tree, depth = found.tree(), 0
         assert tree is not None
         assert found.count == length - 1
@@ -96,7 +96,7 @@ def test_a_client_is_named_with_where_it_asked() -> None:
     log = MemoryEventLog()
     log.append([Event(header, dispatcher.CancelJob(job_id="j"))])
     teller = EventAnnotator()
-    teller.tell(Record(0, header, dispatcher.CancelJob(job_id="j")))
+    teller.annotate(Record(0, header, dispatcher.CancelJob(job_id="j")))
     found = cause_chains.trace_causes(teller, log, 0)
     assert (found.began, found.text) == (ChainStart.CLIENT, "client me asked for it")
 
@@ -105,8 +105,8 @@ def test_a_chain_knows_only_what_it_was_told() -> None:
     chains = FailureChains()
     chains.add(100, 5, None, Severity.NONE)
     chains.add(103, 6, 100, Severity.FAILURE, waited=True)
-    assert [chains.knows(each) for each in range(99, 105)] == [False, True, False, False, True, False]
-    assert chains.upwards(103) == [103, 100]
-    assert (chains.trouble(103), chains.waited(103), chains.time(103)) == (Severity.FAILURE, True, 6)
-    assert (chains.trouble(101), chains.waited(101), chains.time(101)) == (Severity.NONE, False, None)
+    assert [chains.contains(each) for each in range(99, 105)] == [False, True, False, False, True, False]
+    assert chains.causes_upward(103) == [103, 100]
+    assert (chains.severity(103), chains.has_waited(103), chains.time(103)) == (Severity.FAILURE, True, 6)
+    assert (chains.severity(101), chains.has_waited(101), chains.time(101)) == (Severity.NONE, False, None)
     assert chains.root_of(103) == 103

@@ -28,9 +28,9 @@ def collected(records: tuple[Record, ...], wanted: EntityQuery) -> tuple[Entity,
     teller = EventAnnotator(HistoryProjection(past=False))
     candidates = EntityCandidates(wanted, teller, lambda each: EntityHistoryBuilder(each, teller))
     for record in records:
-        candidates.add(teller.tell(record))
-    found, timeline = candidates.chosen()
-    return found, None if timeline is None else timeline.told()
+        candidates.add(teller.annotate(record))
+    found, timeline = candidates.select()
+    return found, None if timeline is None else timeline.build()
 
 
 @functools.cache
@@ -39,10 +39,10 @@ def by_itself(name: str, entity: Entity) -> EntityHistory:
     teller = EventAnnotator()
     timeline = EntityHistoryBuilder(entity, teller)
     for record in history(name):
-        event = teller.tell(record)
+        event = teller.annotate(record)
         if entity in event.entities:
             timeline.add(event)
-    return timeline.told()
+    return timeline.build()
 
 
 def as_people_say(entity: Entity, life: EntityLifetime) -> list[str]:
@@ -67,7 +67,7 @@ def test_a_story_is_the_same_however_it_is_asked_for(name: str) -> None:
             if story is None:
                 # A job that a program builds has its name late, and so has the instance of a TaskExecutor.
                 assert expected.kind in (EntityKind.JOB, EntityKind.TASK_EXECUTOR)
-                assert not EntityQuery(text).fits(expected, EntityLifetime(0, 0))
+                assert not EntityQuery(text).matches(expected, EntityLifetime(0, 0))
                 continue
             assert story == by_itself(name, expected)
 
@@ -79,10 +79,10 @@ def test_of_too_many_who_fit_none_is_collected() -> None:
         EntityQuery("", plain=True), teller, lambda each: EntityHistoryBuilder(each, teller)
     )
     for record in records:
-        candidates.add(teller.tell(record))
+        candidates.add(teller.annotate(record))
     assert len(teller.entities.lives) > 40
     with pytest.raises(AmbiguousEntity):
-        candidates.chosen()
+        candidates.select()
 
 
 @pytest.mark.parametrize("name", HISTORIES)
@@ -93,12 +93,12 @@ def test_causes_and_effects_need_not_know_whom_events_concern(name: str) -> None
     offsets = range(0, len(records), max(1, len(records) // 8))
     trees = [(EffectTree(each, teller), EffectTree(each, brief)) for each in offsets]
     for record in records:
-        known, event = teller.tell(record), brief.tell(record)
-        assert (event.entry.ignored, event.trouble, event.root, event.waited, event.entities) == (
+        known, event = teller.annotate(record), brief.annotate(record)
+        assert (event.entry.ignored, event.severity, event.root, event.has_waited, event.entities) == (
             known.entry.ignored,
-            known.trouble,
+            known.severity,
             known.root,
-            known.waited,
+            known.has_waited,
             (),
         )
         assert brief.text(event) == teller.text(known)

@@ -29,7 +29,7 @@ def story(teller: EventAnnotator, all_told: list[AnnotatedEvent], entity: Entity
     for each in all_told:
         if entity in each.entities:
             timeline.add(each)
-    return timeline.told()
+    return timeline.build()
 
 
 @pytest.mark.parametrize("name", HISTORIES)

@@ -89,6 +89,6 @@ def test_of_a_stack_only_what_was_raised_is_told() -> None:
     header = Header(event_id="e", time=0, sender="task_executor/te", sender_epoch=0, recipient="job_master/j")
     teller = EventAnnotator()
     assert (
-        teller.text(teller.tell(Record(0, header, body)))
+        teller.text(teller.annotate(Record(0, header, body)))
         == "task a FAILED: ZeroDivisionError: division by zero"
     )

@@ -33,7 +33,7 @@ def cluster() -> Cluster:
 
 def told(cluster: Cluster) -> list[FormattedEvent]:
     fold = HistoryProjection()
-    return [fold.tell(record) for record in cluster.log]
+    return [fold.apply(record) for record in cluster.log]
 
 
 def of_type(entries: list[FormattedEvent], name: str) -> list[FormattedEvent]:
@@ -122,18 +122,22 @@ def test_what_is_no_legal_step_is_marked_with_the_reason(cluster: Cluster) -> No
     ],
 )
 def test_filter_by_type(cluster: Cluster, types: list[str], expected: set[str]) -> None:
-    wanted = EventFilter.of(types)
-    assert {entry.type for entry in told(cluster) if wanted.takes(entry)} == expected
+    wanted = EventFilter.from_options(types)
+    assert {entry.type for entry in told(cluster) if wanted.matches(entry)} == expected
 
 
 def test_filter_by_job_and_offset(cluster: Cluster) -> None:
     entries = told(cluster)
     submitted = of_type(entries, "dispatcher.SubmitJob")[0].record.offset
-    of_job = [entry for entry in entries if EventFilter.of(job="job-a").takes(entry)]
+    of_job = [entry for entry in entries if EventFilter.from_options(job="job-a").matches(entry)]
     assert of_job[0].record.offset == submitted
-    later = [entry for entry in entries if EventFilter.of(job="job-a", start=submitted + 1).takes(entry)]
+    later = [
+        entry
+        for entry in entries
+        if EventFilter.from_options(job="job-a", start=submitted + 1).matches(entry)
+    ]
     assert later == of_job[1:]
-    assert not [entry for entry in entries if EventFilter.of(job="job-b").takes(entry)]
+    assert not [entry for entry in entries if EventFilter.from_options(job="job-b").matches(entry)]
 
 
 def test_columns_line_up(cluster: Cluster) -> None:

@@ -37,14 +37,14 @@ def offsets(records: tuple[Record, ...]) -> list[int]:
 def tell(memory: CauseIndex, records: tuple[Record, ...]) -> list[AnnotatedEvent]:
     """What is told of those that need be."""
     found: list[AnnotatedEvent] = []
-    memory.tell([each for each in records if each.offset >= memory.start], found.append)
-    memory.reached(records[-1].offset + 1)
+    memory.annotate([each for each in records if each.offset >= memory.start], found.append)
+    memory.on_offset_reached(records[-1].offset + 1)
     return found
 
 
 def as_told(teller: EventAnnotator, event: AnnotatedEvent) -> tuple[object, ...]:
     """What there is to know of an event."""
-    return event.entry.ignored, event.trouble, event.root, event.waited, teller.text(event)
+    return event.entry.ignored, event.severity, event.root, event.has_waited, teller.text(event)
 
 
 def why(records: tuple[Record, ...], log: MemoryEventLog, index: StateIndex, offset: int) -> CauseChain:
@@ -63,7 +63,7 @@ def effects(records: tuple[Record, ...], index: StateIndex, offset: int) -> tupl
 
 def told_from_the_start(records: tuple[Record, ...]) -> tuple[EventAnnotator, list[AnnotatedEvent]]:
     teller = EventAnnotator(HistoryProjection(past=False), concerned=False)
-    return teller, [teller.tell(record) for record in records]
+    return teller, [teller.annotate(record) for record in records]
 
 
 @pytest.mark.parametrize("name", HISTORIES)

@@ -43,11 +43,11 @@ def test_every_event_belongs_to_a_story(name: str) -> None:
         for entity in each.entities:
             timelines[entity].add(each)
     for entity, timeline in timelines.items():
-        offsets = [line.offset for line in timeline.told().lines]
+        offsets = [line.offset for line in timeline.build().lines]
         own = [each.offset for each in all_told if entity in each.entities]
         # What a failure of its began with elsewhere is told besides.
         assert set(own) <= set(offsets)
-        assert all(teller.chains.trouble(each) >= Severity.FAILURE for each in set(offsets) - set(own))
+        assert all(teller.chains.severity(each) >= Severity.FAILURE for each in set(offsets) - set(own))
         assert offsets == sorted(set(offsets))
         life = teller.entities.lives[entity]
         assert (life.first, life.last, life.events) == (own[0], own[-1], len(own))
@@ -60,14 +60,14 @@ def test_what_is_told_together_is_all_there_is(name: str) -> None:
         own = [each for each in all_told if entity in each.entities]
         for each in own:
             timeline.add(each)
-        story = timeline.told()
+        story = timeline.build()
         roots = [line for line in story.lines if not any(each.offset == line.offset for each in own)]
         assert sum(line.count for line in story.lines) + story.details == len(own) + len(roots)
         for line in story.lines:
             assert line.text
             assert line.who
             assert (line.mark is LineMark.IGNORED) == (line.ignored is not None)
-        stood_out = {each.offset for each in own if each.trouble >= Severity.FAILURE or each.entry.ignored}
+        stood_out = {each.offset for each in own if each.severity >= Severity.FAILURE or each.entry.ignored}
         hidden = {offset for offset in stood_out if not any(_has(line, offset) for line in story.lines)}
         assert not hidden
 
@@ -96,7 +96,9 @@ def test_effects_are_the_inverse_of_why(name: str) -> None:
     records = history(name)
     teller, all_told = annotate_log(records)
     for record in records[:: max(1, len(records) // 10)]:
-        above = {each.offset for each in all_told if record.offset in teller.chains.upwards(each.offset)}
+        above = {
+            each.offset for each in all_told if record.offset in teller.chains.causes_upward(each.offset)
+        }
         for everything in (True, False):
             found = EffectTree(record.offset, teller, everything=everything)
             for each in all_told:
@@ -123,7 +125,7 @@ def test_whatever_a_state_names_has_a_story_under_its_id(name: str) -> None:
     records = history(name)
     teller = EventAnnotator()
     for number, record in enumerate(records):
-        teller.tell(record)
+        teller.annotate(record)
         if number % 40 and number != len(records) - 1:
             continue
         for state in teller.fold.replica.states.values():
@@ -173,11 +175,11 @@ def _entities(state: object) -> Iterator[Entity]:
 def test_a_failure_began_with_a_failure(name: str) -> None:
     teller, all_told = annotate_log(history(name))
     for each in all_told:
-        assert (each.root is not None) == (each.trouble >= Severity.FAILURE)
+        assert (each.root is not None) == (each.severity >= Severity.FAILURE)
         if each.root is not None:
-            assert each.root in teller.chains.upwards(each.offset)
+            assert each.root in teller.chains.causes_upward(each.offset)
             assert teller.failures[each.root].root == each.root
-        assert not (each.entry.ignored and each.trouble)
+        assert not (each.entry.ignored and each.severity)
 
 
 def in_memory(records: tuple[Record, ...]) -> MemoryEventLog:
@@ -196,7 +198,7 @@ def test_behind_a_snapshot_things_belong_together_as_before(name: str) -> None:
     late.fold.replica.restore(replica.states, replica.leadership, replica.offset)
     late.entities.adopt()
     for record, known in zip(records[half:], all_told[half:], strict=True):
-        found = late.tell(record)
+        found = late.annotate(record)
         assert found.entry.ignored == known.entry.ignored
         mine = {each for each in found.entities if each.kind is EntityKind.TASK}
         # What is said of attempts that are long over says nothing of their tasks any more.
@@ -222,9 +224,9 @@ def test_who_follows_a_story_hears_of_each_event_at_once(name: str) -> None:
         for each in own:
             if each.offset < half:
                 timeline.add(each)
-        details = timeline.told().details
+        details = timeline.build().details
         heard = [line for each in own if each.offset >= half for line in timeline.next(each)]
-        details = timeline.told().details - details
+        details = timeline.build().details - details
         late = [each for each in own if each.offset >= half]
         assert all(line.count == 1 for line in heard)
         brought_in = [line for line in heard if all(line.offset != each.offset for each in late)]

@@ -31,7 +31,7 @@ def checked(
     log: Sequence[Record], check: DecisionCheck | None = None
 ) -> tuple[DecisionCheck, list[DecisionDifference]]:
     check = check or DecisionCheck(create_quiet_replica())
-    found = check.tell_all(log)
+    found = check.check_all(log)
     check.finish()
     return check, found
 
@@ -64,15 +64,15 @@ def test_a_word_that_was_never_owed_is_found(name: int, data: st.DataObject) -> 
         known.apply(record)
     assume(known.leadership.accepts(said))
     check = DecisionCheck(create_quiet_replica())
-    assert check.tell_all(log[:at]) == []
-    found = check.tell(log[at])
+    assert check.check_all(log[:at]) == []
+    found = check.check_record(log[at])
     assert [each.kind for each in found] == [DifferenceKind.OTHER]
     assert found[0].said == log[at]
     assert [(each.field, each.said, each.owed) for each in found[0].fields()] == [
         ("cause", cause, said.header.cause)
     ]
     assert str(said.offset) in found[0].line()
-    assert [*found[0].told()]
+    assert [*found[0].format_lines()]
     assert found[0].as_data()["state"]
 
 

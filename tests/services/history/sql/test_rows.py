@@ -108,7 +108,7 @@ def test_ranges_of_offsets_hold_each_event_once(cuts: list[int], seed: int) -> N
 def test_a_file_has_the_rows_of_its_log(kind: Any, tmp_path: Path) -> None:
     log = with_foreign(history(LONG))
     export_files(log, path := tmp_path / file_name(kind))
-    file = ScanOrigin.of(path).open()
+    file = ScanOrigin.from_source(path).open()
     try:
         for name in (LOG, UNREADABLE, *types_in(LONG)):
             assert of_table(file, name) == of_table(log, name), name
@@ -130,7 +130,7 @@ def test_what_is_no_event_has_a_table_of_its_own() -> None:
 def test_a_selection_begins_where_it_begins(tmp_path: Path) -> None:
     log = create_log(LONG)
     export_files(log, path := tmp_path / "history.avro", EventSelection(100, 200))
-    file = ScanOrigin.of(path).open()
+    file = ScanOrigin.from_source(path).open()
     try:
         assert first_entry(file) == 100
         assert of_table(file, LOG, 100) == of_table(log, LOG, 100, 200)

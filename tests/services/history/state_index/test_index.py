@@ -427,7 +427,7 @@ def test_two_that_build_it_by_turns_build_one(data: st.DataObject) -> None:
             recorders[turn].fold(some[places[turn] : places[turn] + size])
             places[turn] += size
         for recorder, index in zip(recorders, indexes, strict=True):
-            recorder.reached(len(some))
+            recorder.on_offset_reached(len(some))
             index.close()
         (path,) = (directory / "two").glob("*.sqlite")
         assert rows(path) == rows(built(directory / "one"))

@@ -88,10 +88,10 @@ def pauses(plan: Plan, draw: random.Random) -> None:
     if plan.workers:
         studio, name, time = plan.studio, draw.choice(plan.workers), draw.uniform(5, 90)
         length = draw.uniform(1, 40)
-        studio.at(time, studio.workers.pause, name)
+        studio.schedule_at(time, studio.workers.pause, name)
         if draw.random() < 0.7:
-            studio.at(time + length * 0.8, studio.workers.unheard, name, "no heartbeat")
-        studio.at(time + length, studio.workers.resume, name)
+            studio.schedule_at(time + length * 0.8, studio.workers.lose_heartbeats, name, "no heartbeat")
+        studio.schedule_at(time + length, studio.workers.resume, name)
 
 
 def unheard_by_a_job(plan: Plan, draw: random.Random) -> None:
@@ -105,7 +105,7 @@ def unheard_by_a_job(plan: Plan, draw: random.Random) -> None:
             body = job_master.HeartbeatTimedOut(resource_id=name, reason="no heartbeat")
             _say(plan.studio, address(JOB_MASTER, job_id), body)
 
-    plan.studio.at(draw.uniform(5, 90), happens)
+    plan.studio.schedule_at(draw.uniform(5, 90), happens)
 
 
 def master_unheard(plan: Plan, draw: random.Random) -> None:
@@ -114,7 +114,7 @@ def master_unheard(plan: Plan, draw: random.Random) -> None:
         own = address(TASK_EXECUTOR, draw.choice(plan.workers))
         peer = draw.choice((RESOURCE_MANAGER, *(address(JOB_MASTER, each) for each in plan.jobs)))
         body = task_executor.HeartbeatTimedOut(peer=peer, reason="no heartbeat")
-        plan.studio.at(draw.uniform(5, 90), _say, plan.studio, own, body)
+        plan.studio.schedule_at(draw.uniform(5, 90), _say, plan.studio, own, body)
 
 
 def task_gone(plan: Plan, draw: random.Random) -> None:
@@ -129,7 +129,7 @@ def task_gone(plan: Plan, draw: random.Random) -> None:
         if running:
             found = sorted(running, key=lambda each: each.execution_attempt_id)[int(number * len(running))]
             attempts = (found.execution_attempt_id,)
-            plan.studio.attempts.vanish(job_id, attempts)
+            plan.studio.attempts.drop_all(job_id, attempts)
             body = job_master.TasksContradicted(
                 resource_id=found.resource_id or "",
                 execution_attempt_ids=attempts,
@@ -137,7 +137,7 @@ def task_gone(plan: Plan, draw: random.Random) -> None:
             )
             _say(plan.studio, address(JOB_MASTER, job_id), body)
 
-    plan.studio.at(draw.uniform(5, 90), happens)
+    plan.studio.schedule_at(draw.uniform(5, 90), happens)
 
 
 def slots_differ(plan: Plan, draw: random.Random) -> None:
@@ -157,7 +157,7 @@ def slots_differ(plan: Plan, draw: random.Random) -> None:
             )
             _say(plan.studio, own, body)
 
-    plan.studio.at(draw.uniform(5, 90), happens)
+    plan.studio.schedule_at(draw.uniform(5, 90), happens)
 
 
 def report_differs(plan: Plan, draw: random.Random) -> None:
@@ -175,7 +175,7 @@ def report_differs(plan: Plan, draw: random.Random) -> None:
                 )
                 _say(plan.studio, RESOURCE_MANAGER, body)
 
-    plan.studio.at(draw.uniform(5, 90), happens)
+    plan.studio.schedule_at(draw.uniform(5, 90), happens)
 
 
 def corrupt_checkpoint(plan: Plan, draw: random.Random) -> None:
@@ -185,9 +185,9 @@ def corrupt_checkpoint(plan: Plan, draw: random.Random) -> None:
     def happens() -> None:
         state = _job(plan.studio, job_id)
         if state is not None and state.checkpoints.completed:
-            plan.studio.storage.torn.add(state.checkpoints.completed[-1].uri)
+            plan.studio.storage.corrupt_uris.add(state.checkpoints.completed[-1].uri)
 
-    plan.studio.at(draw.uniform(20, 90), happens)
+    plan.studio.schedule_at(draw.uniform(20, 90), happens)
 
 
 def savepoint(plan: Plan, draw: random.Random) -> None:
@@ -199,13 +199,15 @@ def savepoint(plan: Plan, draw: random.Random) -> None:
         dispatcher.TriggerCheckpoint(job_id=job_id),
         dispatcher.DisposeSavepoint(path="memory://savepoints/none"),
     )
-    studio.at(draw.uniform(5, 90), studio.request, draw.choice(requests))
+    studio.schedule_at(draw.uniform(5, 90), studio.request, draw.choice(requests))
 
 
 def boot_fails(plan: Plan, draw: random.Random) -> None:
     """A worker's process ends before it has registered."""
     number = draw.randint(1, 4)
-    plan.studio.at(draw.uniform(5, 60), plan.studio.masters.boot_fails, f"worker-{number}", "exit code 1")
+    plan.studio.schedule_at(
+        draw.uniform(5, 60), plan.studio.masters.fail_worker_start, f"worker-{number}", "exit code 1"
+    )
 
 
 def masters_die(plan: Plan, draw: random.Random) -> None:
@@ -217,8 +219,8 @@ def masters_die(plan: Plan, draw: random.Random) -> None:
         if session is not None:
             studio.world.kill(session)
 
-    studio.at(time, die)
-    studio.at(time + draw.uniform(2, 15), studio.start_master)
+    studio.schedule_at(time, die)
+    studio.schedule_at(time + draw.uniform(2, 15), studio.start_master)
 
 
 def _job(studio: HistoryBuilder, job_id: str) -> JobMasterState | None:
@@ -229,4 +231,4 @@ def _job(studio: HistoryBuilder, job_id: str) -> JobMasterState | None:
 def _say(studio: HistoryBuilder, role_address: str, body: Body) -> None:
     """A shell says it of its own role, if that is there."""
     if role_address in studio.replica.states:
-        studio.world.say(role_address, OutgoingEvent(role_address, body, None))
+        studio.world.append_from_shell(role_address, OutgoingEvent(role_address, body, None))

@@ -68,7 +68,7 @@ class RandomTaskBehavior:
         after = int(draw.expovariate(1 / self._mean_s) * SECOND)
         if ended < 2 and draw.random() < self._failures:
             if draw.random() < self._trouble:
-                return TaskEnd(after, ExecutionState.FAILED, "its changelog is gone", progress_lost=True)
+                return TaskEnd(after, ExecutionState.FAILED, "its changelog is gone", is_progress_lost=True)
             return TaskEnd(after, ExecutionState.FAILED, "it broke")
         return TaskEnd(after)
 
@@ -108,7 +108,7 @@ class HistoryBuilder:
 
         def on_event(record: Record, changed: Sequence[str]) -> None:
             for each in workers:
-                each.folded(record)
+                each.on_event(record)
 
         self.world = Simulator(self.replica, cluster="studio", now=BEGIN, on_event=on_event)
         latencies = latencies or Latencies(seed)
@@ -131,7 +131,7 @@ class HistoryBuilder:
         self._sessions += 1
         session = f"master-{self._sessions}"
         for role in ("dispatcher", "resource_manager"):
-            self.world.elect(role, session, "sim")
+            self.world.elect_leader(role, session, "sim")
         if self._sessions == 1:
             self.masters.configure(self.configuration)
 
@@ -150,15 +150,15 @@ class HistoryBuilder:
             recipient="dispatcher",
             origin=Origin(topic="studio.submissions", partition=0, offset=self._requests - 1),
         )
-        self.world.hear(Event(header, body))
+        self.world.inject(Event(header, body))
 
     def submit(self, job_id: str, job_graph: JobGraph | int = 1) -> None:
         found = graph(job_graph) if isinstance(job_graph, int) else job_graph
         self.request(dispatcher.SubmitJob(job_id=job_id, job_graph=found))
 
-    def at(self, seconds: float, what: object, *arguments: object, **named: object) -> None:
+    def schedule_at(self, seconds: float, what: object, *arguments: object, **named: object) -> None:
         """Seconds after the beginning."""
-        self.world.at(BEGIN + int(seconds * SECOND), functools.partial(what, *arguments, **named))  # type: ignore[arg-type]
+        self.world.schedule_at(BEGIN + int(seconds * SECOND), functools.partial(what, *arguments, **named))  # type: ignore[arg-type]
 
     def run(self, seconds: float) -> MemoryHistory:
         """The history up to that many seconds after the beginning; the place is its end."""
@@ -238,24 +238,26 @@ def any_plan(seed: int, *, trouble: float = 0.0, told: FindRecordedEffect = lamb
         if made.configuration.get(interval) in ("100 ms", "1 s"):
             # There would be nothing but checkpoints.
             made = with_options(made, {interval: "10 s"})
-        studio.at(draw.uniform(1, 60), studio.submit, job, made)
+        studio.schedule_at(draw.uniform(1, 60), studio.submit, job, made)
     if draw.random() < 0.5:
-        studio.at(draw.uniform(5, 90), studio.request, dispatcher.CancelJob(job_id=draw.choice(jobs)))
+        studio.schedule_at(
+            draw.uniform(5, 90), studio.request, dispatcher.CancelJob(job_id=draw.choice(jobs))
+        )
     for name in names:
         fate = draw.choice(("lives", "lives", "dies", "dies silently", "returns", "leaves"))
         time = draw.uniform(5, 90)
         match fate:
             case "dies" | "dies silently":
-                studio.at(time, studio.workers.kill, name, "killed", seen=fate == "dies")
+                studio.schedule_at(time, studio.workers.kill, name, "killed", seen=fate == "dies")
             case "returns":
-                studio.at(time, studio.workers.kill, name, "killed", seen=True)
-                studio.at(time + draw.uniform(1, 10), studio.start_workers, name)
+                studio.schedule_at(time, studio.workers.kill, name, "killed", seen=True)
+                studio.schedule_at(time + draw.uniform(1, 10), studio.start_workers, name)
             case "leaves":
-                studio.at(time, studio.workers.leave, name, "asked to stop")
+                studio.schedule_at(time, studio.workers.leave, name, "asked to stop")
             case _:
                 pass
     if draw.random() < 0.3:
-        studio.at(draw.uniform(10, 90), studio.start_master)
+        studio.schedule_at(draw.uniform(10, 90), studio.start_master)
     return Plan(studio, draw, names, jobs)
 
 

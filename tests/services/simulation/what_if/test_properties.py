@@ -192,9 +192,9 @@ def test_what_roles_decide_in_it_they_decide_again(seed: int, place: float) -> N
     check = DecisionCheck(all_roles())
     differences = []
     for record in (*history.records[: history.offset + 1], *found.log):
-        differences += check.tell(record)
+        differences += check.check_record(record)
     check.finish()
-    assert not differences, "\n".join(differences[0].told())
+    assert not differences, "\n".join(differences[0].format_lines())
 
 
 @laws
@@ -269,11 +269,11 @@ def test_the_end_of_a_cluster_and_its_next_start_happen_again(mode: str, suspend
     studio = HistoryBuilder({"resourcemanager.mode": mode}, RandomTaskBehavior(3, failures=0.0, mean_s=60))
     workers = () if mode == "active" else ("te-1", "te-2")
     studio.start_workers(*workers)
-    studio.at(2, studio.submit, "j1", 2)
-    studio.at(30, studio.request, dispatcher.ShutDownCluster(reason="maintenance", suspend=suspend))
-    studio.at(60, studio.start_master)
-    studio.at(61, studio.start_workers, *workers)
-    studio.at(70, studio.submit, "j2", 1)
+    studio.schedule_at(2, studio.submit, "j1", 2)
+    studio.schedule_at(30, studio.request, dispatcher.ShutDownCluster(reason="maintenance", suspend=suspend))
+    studio.schedule_at(60, studio.start_master)
+    studio.schedule_at(61, studio.start_workers, *workers)
+    studio.schedule_at(70, studio.submit, "j2", 1)
     history = studio.run(RECORDED_S)
     for offset in range(-1, len(history.records) - 1, 20):
         begin = time_at(history, offset) if offset >= 0 else history.records[0].header.time
@@ -289,6 +289,6 @@ def test_time_that_is_measured_does_not_go_back() -> None:
     replica = history.replica()
     measure = OutcomeMetrics(replica, BEGIN + 10**12)
     for record in history.records[11:40]:
-        measure.see(record, replica.apply(record))
+        measure.on_event(record, replica.apply(record))
     times = [step.time for step in measure.outcome(0).slots]
     assert times == sorted(set(times))

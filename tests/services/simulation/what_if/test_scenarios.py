@@ -25,9 +25,9 @@ def calm() -> MemoryHistory:
     as there are so many; tasks take 100 s. At 60 s j3 is submitted and wants one."""
     studio = HistoryBuilder(RESTARTS, UniformTaskBehavior(Latencies(), 100 * SECOND))
     studio.start_workers("te-1", "te-2", slots=2)
-    studio.at(1, studio.submit, "j1", 2)
-    studio.at(10, studio.submit, "j2", 3)
-    studio.at(60, studio.submit, "j3", 1)
+    studio.schedule_at(1, studio.submit, "j1", 2)
+    studio.schedule_at(10, studio.submit, "j2", 3)
+    studio.schedule_at(60, studio.submit, "j3", 1)
     return studio.run(400)
 
 
@@ -82,10 +82,10 @@ def test_a_silence_counts_as_a_loss_after_the_time_that_the_scenario_says(
 ) -> None:
     studio = HistoryBuilder({**RESTARTS, "heartbeat.timeout": "25 s", "heartbeat.interval": "5 s"})
     studio.start_workers("te-1", "te-2", slots=2)
-    studio.at(1, studio.submit, "j1", 2)
-    studio.at(20, studio.workers.pause, "te-1")
-    studio.at(45, studio.workers.unheard, "te-1", "no heartbeat")
-    studio.at(50, studio.workers.resume, "te-1")
+    studio.schedule_at(1, studio.submit, "j1", 2)
+    studio.schedule_at(20, studio.workers.pause, "te-1")
+    studio.schedule_at(45, studio.workers.lose_heartbeats, "te-1", "no heartbeat")
+    studio.schedule_at(50, studio.workers.resume, "te-1")
     history = studio.run(120).at(30)
     again = simulate(history, parse_scenario(""))
     assert job(again, "j1", really=True).restarts == job(again, "j1").restarts == 1
@@ -192,7 +192,7 @@ def test_before_the_first_event_all_of_it_happens_again() -> None:
 
 def test_active_workers_are_started_as_slots_are_wanted() -> None:
     studio = HistoryBuilder({"resourcemanager.mode": "active", "slotmanager.number-of-slots.max": "4"})
-    studio.at(1, studio.submit, "j1", 1)
+    studio.schedule_at(1, studio.submit, "j1", 1)
     history = studio.run(30)
     found = simulate(
         history, parse_scenario("events: [{at: 1 s, submit: {like: j1, parallelism: 3, as: j2}}]")
@@ -252,8 +252,8 @@ def test_what_comes_to_nothing_is_told() -> None:
 def test_a_savepoint_stops_a_job_as_it_did() -> None:
     studio = HistoryBuilder({**RESTARTS, "execution.checkpointing.interval": "3 s"})
     studio.start_workers("te-1", slots=4)
-    studio.at(1, studio.submit, "j1", 2)
-    studio.at(20, studio.request, dispatcher.StopWithSavepoint(job_id="j1", directory=None))
+    studio.schedule_at(1, studio.submit, "j1", 2)
+    studio.schedule_at(20, studio.request, dispatcher.StopWithSavepoint(job_id="j1", directory=None))
     history = studio.run(60)
     at = max(each.offset for each in history.records if each.header.time <= 1_010 * SECOND)
     found = simulate(history.at(at), parse_scenario("until: 50 s"))

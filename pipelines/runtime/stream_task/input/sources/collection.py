@@ -35,9 +35,9 @@ class CollectionSource(Source):
         self._given += len(values)
         ended = self._given == len(self._records)
         if not values:
-            return PollResult(ended=ended)
+            return PollResult(has_ended=ended)
         return PollResult(
-            Batch.of_rows(pa.repeat(self._setup.wall_clock(), len(values)), values), ended=ended
+            Batch.from_rows(pa.repeat(self._setup.wall_clock(), len(values)), values), has_ended=ended
         )
 
     def place(self, index: int | None) -> str | None:

@@ -168,7 +168,7 @@ class FilesSource(Source):
         if self._taken == len(self._piece):
             piece = next(self._pieces, None)
             if piece is None:
-                return PollResult(ended=True)
+                return PollResult(has_ended=True)
             self._piece, self._taken = piece, 0
         start, stop = self._taken, min(len(self._piece), self._taken + limit)
         batch = self._piece.batch(start, stop, self._setup.wall_clock(), self._record_type)

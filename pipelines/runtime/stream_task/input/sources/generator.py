@@ -95,7 +95,7 @@ class GeneratorSource(Source):
         now = self._setup.wall_clock()
         stretch = self._current()
         if stretch is None:
-            return PollResult(ended=True)
+            return PollResult(has_ended=True)
         end = stretch.before(self._parameters.count)
         left = limit if end is None else min(limit, -(-(end - stretch.next) // stretch.step))
         due, wait_s = self._due(now, stretch)
@@ -108,7 +108,7 @@ class GeneratorSource(Source):
             values = [self._function(index) for index in in_order]
         following = _NumberRange(indices[-1] + stretch.step, stretch.step, stretch.end)
         self._left = (following, *self._left[1:])
-        return PollResult(Batch.of_rows(pa.repeat(now, count), values), ended=self._current() is None)
+        return PollResult(Batch.from_rows(pa.repeat(now, count), values), has_ended=self._current() is None)
 
     def place(self, index: int | None) -> str | None:
         return None if index is None else f"index {self._polled[index]} of the generator"

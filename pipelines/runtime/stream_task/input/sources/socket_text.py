@@ -105,9 +105,9 @@ class SocketTextSource(Source):
         if not values:
             if ended and self._failure is not None:
                 raise TaskError(self._failure)
-            return PollResult(ended=ended, wait_s=UNTIL_WOKEN_S)
-        batch = Batch.of_rows(pa.repeat(self._setup.wall_clock(), len(values)), values)
-        return PollResult(batch, ended=ended and self._failure is None)
+            return PollResult(has_ended=ended, wait_s=UNTIL_WOKEN_S)
+        batch = Batch.from_rows(pa.repeat(self._setup.wall_clock(), len(values)), values)
+        return PollResult(batch, has_ended=ended and self._failure is None)
 
     def close(self) -> None:
         with self._changed:

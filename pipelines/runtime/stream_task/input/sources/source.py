@@ -30,7 +30,7 @@ class PollResult(msgspec.Struct, frozen=True):
 
     batch: Batch | None = None
     """Records, never none of them; None: nothing at the moment."""
-    ended: bool = False
+    has_ended: bool = False
     """Nothing follows this batch, ever."""
     wait_s: float = 0.0
     """Polling again is in vain for so long (seconds), unless the source calls `wake` before."""
