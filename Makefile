@@ -44,6 +44,7 @@ lint: .make/venv  ## ruff, ruff format, mypy --strict, and that what is generate
 	cd .links && ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache $(addprefix -p ,$(CHECKED))
 	$(BIN)/python -m tailrace.schemas.generate --check
 	$(BIN)/python -m tailrace.services.configuration.document --check
+	$(BIN)/python -m tailrace.services.reference.events --check
 
 .PHONY: unit
 unit: .make/venv  ## The tests that start no servers
@@ -80,6 +81,10 @@ schemas: .make/venv  ## The Python classes of the events, anew from the .avsc fi
 .PHONY: configuration
 configuration: .make/venv  ## docs/configuration.md anew from the table of options
 	$(BIN)/python -m tailrace.services.configuration.document
+
+.PHONY: events
+events: .make/venv  ## docs/events.md, from the .avsc files and the roles' step tables
+	$(BIN)/python -m tailrace.services.reference.events
 
 ##@ To measure it
 

@@ -125,7 +125,7 @@ class StopWithSavepoint(Body, frozen=True, gc=False, kw_only=True):
 
 
 class SubmissionRefused(Body, frozen=True, gc=False, kw_only=True):
-    """The Dispatcher could not decode a record of the submissions topic, or does not allow it. A DeadLetter follows. Since 0.1.0."""
+    """The Dispatcher could not decode a record of the submissions topic, or does not allow it. Its copy is in the dead-letter topic. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SubmissionRefused"
     source: Origin
