@@ -11,6 +11,7 @@ BIN := .venv/bin
 PACKAGES := infra schemas services pipelines
 # What else mypy checks. pytest and the interpreter find its modules by other names: .links has a path for each.
 CHECKED := benchmarks tests
+YAML := compose.yaml .github/workflows .hadolint.yaml .pre-commit-config.yaml .yamllint.yaml
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 SOAK_MINUTES ?= 10
 # How many processes `make soak` kills or stops under a running job, in each round
@@ -37,7 +38,7 @@ setup: .make/venv warm  ## The virtual environment, the pinned packages, the jar
 check: lint unit  ## What needs no servers: lint and unit tests
 
 .PHONY: lint
-lint: .make/venv  ## ruff, mypy --strict, the direction of imports, and that generated files are up to date
+lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Dockerfile, and that generated files are up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(addprefix -p tailrace.,$(PACKAGES))
@@ -45,6 +46,11 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, and that gen
 	cd .links && ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache $(addprefix -p ,$(CHECKED))
 	$(BIN)/python -m tailrace.schemas.generate --check
 	$(BIN)/python -m tailrace.services.configuration.document --check
+	$(BIN)/python -m tailrace.services.reference.events --check
+	$(BIN)/yamllint --strict $(YAML)
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
+	! test -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
 
 .PHONY: unit
 unit: .make/venv  ## The tests that start no servers
@@ -81,6 +87,10 @@ schemas: .make/venv  ## The Python classes of the events, anew from the .avsc fi
 .PHONY: configuration
 configuration: .make/venv  ## docs/configuration.md anew from the table of options
 	$(BIN)/python -m tailrace.services.configuration.document
+
+.PHONY: events
+events: .make/venv  ## docs/events.md, from the .avsc files and the roles' step tables
+	$(BIN)/python -m tailrace.services.reference.events
 
 ##@ To measure it
 

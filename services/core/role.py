@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -79,6 +80,11 @@ class Steps(Generic[S]):
 
     def __init__(self, table: Mapping[type[Body], Step[S]]) -> None:
         self._table = dict(table)
+
+    @property
+    def table(self) -> Mapping[type[Body], Step[S]]:
+        """Event -> its step."""
+        return MappingProxyType(self._table)
 
     def apply(self, state: S, record: Record) -> S:
         """The state after the event. Raises IllegalEvent, also for an event that is not in the table."""
