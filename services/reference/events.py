@@ -117,7 +117,7 @@ def _event(name: str) -> str:
     schema = avro.schemas()[name]
     doc, since = _documented(schema)
     path = _schema_path(name)
-    found = [f"{_NAMES[kind]}: {_function(handler)}" for kind, handler in handlers(name)]
+    found = [f"{_NAMES[kind]}: {_function(name, handler)}" for kind, handler in handlers(name)]
     lines = [
         f"### {_short(name)}\n",
         f"{doc}\n",
@@ -173,11 +173,17 @@ def _type(schema: Any) -> str:
             return str(schema)
 
 
-def _function(handler: Callable[..., Any]) -> str:
-    module = handler.__module__.partition(".")[2]
-    name = handler.__qualname__.partition(".<locals>")[0]
+def handler_name(event: str, handler: Callable[..., Any]) -> str:
+    """The handler's module and name, without the package. One function may have a name for each of several events."""
+    names = [name for name, value in vars(sys.modules[handler.__module__]).items() if value is handler]
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", event.rpartition(".")[2]).lower()
+    name = next((name for name in names if name.endswith(snake)), names[0])
+    return f"{handler.__module__.partition('.')[2]}.{name}"
+
+
+def _function(event: str, handler: Callable[..., Any]) -> str:
     path = Path(inspect.getfile(handler)).relative_to(ROOT)
-    return f"[`{module}.{name}`](../{path})"
+    return f"[`{handler_name(event, handler)}`](../{path})"
 
 
 def _senders(name: str) -> str:

@@ -43,8 +43,7 @@ def test_an_event_has_a_section_with_its_fields_and_handlers(name: str) -> None:
     for field in avro.schemas()[name]["fields"][1:]:
         assert f"\n| `{field['name']}` | " in section
     for _, handler in events.handlers(name):
-        module = handler.__module__.partition(".")[2]
-        assert f"`{module}.{handler.__qualname__.partition('.')[0]}`" in section
+        assert f"`{events.handler_name(name, handler)}`" in section
         assert f"](../{Path(inspect.getfile(handler)).relative_to(events.ROOT)})" in section
 
 
