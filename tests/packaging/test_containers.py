@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tailrace.infra.versions import KAFKA_VERSION
-from tailrace.services.configuration import load
+from tailrace.services.configuration import load_configuration
 
 SERVICES = ("jobmanager", "taskexecutor-1", "taskexecutor-2")
 
@@ -36,7 +36,7 @@ def test_the_environment_of_a_service_is_a_valid_configuration(
     compose: dict[str, Any], service: str, tmp_path: Path
 ) -> None:
     environment = {**compose["services"][service]["environment"], "TAILRACE_HOME": str(tmp_path)}
-    configuration = load(environment=environment)
+    configuration = load_configuration(environment=environment)
     assert configuration.bootstrap_servers == "kafka:9092"
 
 
