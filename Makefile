@@ -55,6 +55,14 @@ lint: .make/venv  ## ruff, ruff format, mypy --strict, linters of YAML and Docke
 unit: .make/venv  ## The tests that start no servers
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T)
 
+.PHONY: coverage
+coverage: .make/venv  ## Which lines and branches the unit tests run: a summary here, all files in build/coverage/html/index.html
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" --cov --cov-report=html $(T)
+	@for each in $(PACKAGES); do \
+		printf '%-10s %3s %%\n' $$each "$$($(BIN)/coverage report --include="$$each/*" --format=total)"; done; \
+	printf '%-10s %3s %%\n' all "$$($(BIN)/coverage report --format=total)"; \
+	echo "build/coverage/html/index.html has all files"
+
 .PHONY: test
 test: setup  ## All tests but the long ones, with real Kafka and real Spark
 	@unit=0; $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) || unit=$$?; \
