@@ -95,6 +95,11 @@ schemas: .make/venv  ## The Python classes of the events, anew from the .avsc fi
 configuration: .make/venv  ## docs/configuration.md anew from the table of options
 	$(BIN)/python -m tailrace.services.configuration.document
 
+.PHONY: api-docs
+api-docs: .make/venv  ## The API reference of the public package, from its docstrings: build/api/index.html
+	$(BIN)/python docs/api_docs.py build/api
+	@echo "wrote build/api/index.html"
+
 .PHONY: events
 events: .make/venv  ## docs/events.md, from the .avsc files and the roles' step tables
 	$(BIN)/python -m tailrace.services.reference.events
