@@ -6,7 +6,6 @@ if the page is out of date.
 
 from __future__ import annotations
 
-import html
 import inspect
 import json
 import re
@@ -154,7 +153,10 @@ def _documented(node: dict[str, Any]) -> tuple[str, str]:
     found = _SINCE.search(node["doc"])
     if found is None:
         raise ValueError(f"the doc of {node['name']} does not end with 'Since <release>.': {node['doc']!r}")
-    return html.escape(node["doc"][: found.start()], quote=False).replace("|", "\\|"), found[1]
+    meaning = node["doc"][: found.start()]
+    for mark, escaped in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|")):
+        meaning = meaning.replace(mark, escaped)
+    return meaning, found[1]
 
 
 def _type(schema: Any) -> str:
