@@ -9,14 +9,12 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas import client, dispatcher, everyone
-from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import EntryPoint
 from ..roles import (
     DISPATCHER,
     Instruction,
     Owed,
-    Step,
     Steps,
     Time,
     unchanged,
@@ -61,10 +59,6 @@ class Dispatcher:
 
     def initial(self, role_address: str) -> DispatcherState:
         return DispatcherState()
-
-    def handlers(self) -> Mapping[type[Body], Step[DispatcherState]]:
-        """The step of every event that the role receives or sends."""
-        return _STEPS.table
 
     def evolve(self, state: DispatcherState, record: Record) -> DispatcherState:
         header = record.header

@@ -10,25 +10,26 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from ...schemas import avro
+from ...schemas.body import Body
 from ...schemas.catalog import EVENTS
-from ..dispatcher.role import Dispatcher
-from ..job_master.role import JobMaster
-from ..resource_manager.role import ResourceManager
-from ..task_executor.role import TaskExecutor
+from ..dispatcher import role as dispatcher
+from ..job_master import role as job_master
+from ..resource_manager import role as resource_manager
+from ..task_executor import role as task_executor
 
 ROOT: Final = Path(__file__).parents[2]
 PATH: Final = ROOT / "docs" / "events.md"
-ROLES: Final[tuple[Dispatcher | ResourceManager | JobMaster | TaskExecutor, ...]] = (
-    Dispatcher(),
-    ResourceManager(),
-    JobMaster(),
-    TaskExecutor(),
-)
+STEPS: Final[Mapping[str, Mapping[type[Body], Callable[..., Any]]]] = {
+    dispatcher.Dispatcher.kind: dispatcher._STEPS.handlers,
+    resource_manager.ResourceManager.kind: resource_manager._STEPS.handlers,
+    job_master.JobMaster.kind: job_master._STEPS.handlers,
+    task_executor.TaskExecutor.kind: task_executor._STEPS.handlers,
+}
 _SINCE: Final = re.compile(r" Since (\d+\.\d+\.\d+)\.$")
 _NAMES: Final = {
     "client": "client",
@@ -99,10 +100,10 @@ def main(arguments: list[str]) -> int:
 def handlers(name: str) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Kind of role -> the function that handles the event, for every role that has one. The receiver is the first."""
     receiver = name.split(".")[1]
-    for role in sorted(ROLES, key=lambda role: role.kind != receiver):
-        handler = role.handlers().get(EVENTS[name])
+    for kind in sorted(STEPS, key=lambda kind: kind != receiver):
+        handler = STEPS[kind].get(EVENTS[name])
         if handler is not None:
-            yield role.kind, handler
+            yield kind, handler
 
 
 def _overview() -> str:

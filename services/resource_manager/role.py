@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from ...schemas import everyone
-from ...schemas.body import Body
 from ...schemas.event import Record
 from ..configuration.role_options import ResourceManagerOptions
-from ..roles import RESOURCE_MANAGER, IllegalEvent, Instruction, Owed, Step, Steps, Time
+from ..roles import RESOURCE_MANAGER, IllegalEvent, Instruction, Owed, Steps, Time
 from . import active, bounds, loss, registrations, reports, shutdown, slot_answers, slots
 from .state import ResourceManagerState
 
@@ -22,10 +21,6 @@ class ResourceManager:
 
     def initial(self, role_address: str) -> ResourceManagerState:
         return ResourceManagerState()
-
-    def handlers(self) -> Mapping[type[Body], Step[ResourceManagerState]]:
-        """The step of every event that the role receives or sends."""
-        return _STEPS.table
 
     def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
         if (fault := bounds.fault_of(record.body)) is not None:

@@ -17,7 +17,7 @@ from tailrace.schemas.catalog import EVENTS
 from tailrace.services.reference import events
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-KINDS = {role.kind for role in events.ROLES}
+KINDS = set(events.STEPS)
 NOT_FOLDED = {"tailrace.everyone.SnapshotTaken", "tailrace.everyone.StateHash"}
 
 
