@@ -117,7 +117,7 @@ def _event(name: str) -> str:
     schema = avro.schemas()[name]
     doc, since = _documented(schema)
     path = _schema_path(name)
-    found = [f"{_NAMES[kind]}: {_function(handler)}" for kind, handler in handlers(name)]
+    found = [f"{_NAMES[kind]}: {_function(name, handler)}" for kind, handler in handlers(name)]
     lines = [
         f"### {_short(name)}\n",
         f"{doc}\n",
@@ -176,11 +176,21 @@ def _type(schema: Any) -> str:
             return str(schema)
 
 
-def _function(handler: Callable[..., Any]) -> str:
-    module = handler.__module__.partition(".")[2]
-    name = handler.__qualname__.partition(".<locals>")[0]
+def _function(name: str, handler: Callable[..., Any]) -> str:
+    module = sys.modules[handler.__module__]
     path = Path(inspect.getfile(handler)).relative_to(ROOT)
-    return f"[`{module}.{name}`](../{path})"
+    return f"[`{module.__name__.partition('.')[2]}.{function_name(name, handler)}`](../{path})"
+
+
+def function_name(name: str, handler: Callable[..., Any]) -> str:
+    """The name of the handler in its module. Of several names, the one after the event."""
+    names = {key for key, value in vars(sys.modules[handler.__module__]).items() if value is handler}
+    _, receiver, event = name.split(".")
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", event).lower()
+    for wanted in (f"on_{snake}", f"on_{receiver}_{snake}"):
+        if wanted in names:
+            return wanted
+    return handler.__qualname__.partition(".<locals>")[0]
 
 
 def _senders(name: str) -> str:
