@@ -56,6 +56,14 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 unit: .make/venv  ## The tests that start no servers
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T)
 
+.PHONY: coverage
+coverage: .make/venv  ## Which lines and branches the unit tests run: a summary here, all files in build/coverage/html/index.html
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" --cov --cov-report=html $(T)
+	@for each in $(PACKAGES); do \
+		printf '%-10s %3s %%\n' $$each "$$($(BIN)/coverage report --include="$$each/*" --format=total)"; done; \
+	printf '%-10s %3s %%\n' all "$$($(BIN)/coverage report --format=total)"; \
+	echo "build/coverage/html/index.html has all files"
+
 .PHONY: test
 test: setup  ## All tests but the long ones, with real Kafka and real Spark
 	@unit=0; $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) || unit=$$?; \
@@ -87,6 +95,11 @@ schemas: .make/venv  ## The Python classes of the events, anew from the .avsc fi
 .PHONY: configuration
 configuration: .make/venv  ## docs/configuration.md anew from the table of options
 	$(BIN)/python -m tailrace.services.configuration.document
+
+.PHONY: api-docs
+api-docs: .make/venv  ## The API reference of the public package, from its docstrings: build/api/index.html
+	$(BIN)/python docs/api_docs.py build/api
+	@echo "wrote build/api/index.html"
 
 .PHONY: events
 events: .make/venv  ## docs/events.md, from the .avsc files and the roles' step tables

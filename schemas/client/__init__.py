@@ -102,9 +102,9 @@ class JobStatusChanged(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.JobStatusChanged"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose status changed. Since 0.1.0."""
     status: JobStatus
-    """New status of the job. Since 0.1.0."""
+    """New status of the job, such as RUNNING or RESTARTING. Since 0.1.0."""
 
 
 class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):

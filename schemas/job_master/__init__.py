@@ -60,7 +60,7 @@ class AcknowledgeCheckpoint(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.AcknowledgeCheckpoint"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that takes the checkpoint. Since 0.1.0."""
     execution_attempt_id: str
     """Id of the Execution that acknowledges. Since 0.1.0."""
     checkpoint_id: int
@@ -68,7 +68,7 @@ class AcknowledgeCheckpoint(Body, frozen=True, gc=False, kw_only=True):
     metrics: CheckpointMetrics
     """Durations and sizes of the subtask's part. Since 0.1.0."""
     subtask_state: SubtaskState
-    """What the subtask has written. Since 0.1.0."""
+    """State files, records in flight and changelog offset that the subtask has written. Since 0.1.0."""
 
 
 class CancelJob(Body, frozen=True, gc=False, kw_only=True):
@@ -112,11 +112,11 @@ class CheckpointAborted(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointAborted"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose checkpoint is aborted. Since 0.1.0."""
     checkpoint_id: int
     """Id of the aborted checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     failure: CheckpointFailureReason
-    """Kind of the failure. Since 0.1.0."""
+    """Kind of the failure. It decides whether the failure counts for execution.checkpointing.tolerable-failed-checkpoints. Since 0.1.0."""
     reason: str
     """Why the checkpoint is aborted, as text for people. Since 0.1.0."""
 
@@ -126,7 +126,7 @@ class CheckpointCompleted(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointCompleted"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose state the checkpoint holds. Since 0.1.0."""
     checkpoint: CompletedCheckpoint
     """Id, type, directory and size of the completed checkpoint. Since 0.1.0."""
 
@@ -136,7 +136,7 @@ class CheckpointDiscarded(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointDiscarded"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose state the checkpoint held. Since 0.1.0."""
     checkpoint_id: int
     """Id of the discarded checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
 
@@ -146,7 +146,7 @@ class CheckpointRestored(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointRestored"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that restores the checkpoint. Since 0.1.0."""
     checkpoint: RestoredCheckpoint | None = None
     """The checkpoint to restore; null if there is none, and tasks start without state. Since 0.1.0."""
     passed_over: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -162,7 +162,7 @@ class CheckpointTriggered(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointTriggered"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that takes the checkpoint. Since 0.1.0."""
     checkpoint_id: int
     """Id of the checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     options: CheckpointOptions
@@ -190,7 +190,7 @@ class DeclineCheckpoint(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.DeclineCheckpoint"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that takes the checkpoint. Since 0.1.0."""
     execution_attempt_id: str
     """Id of the Execution that declines. Since 0.1.0."""
     checkpoint_id: int
@@ -204,7 +204,7 @@ class DisconnectTaskManager(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.DisconnectTaskManager"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that the TaskExecutor has no slots for any more. Since 0.1.0."""
     resource_id: str
     """ResourceID of the TaskExecutor that disconnects. Since 0.1.0."""
     reason: str
@@ -216,7 +216,7 @@ class FailSlot(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.FailSlot"
     allocation_id: str
-    """AllocationID of the slot. Since 0.1.0."""
+    """AllocationID of the slot that is gone. Since 0.1.0."""
     reason: str
     """Why the slot is gone, as text for people. Since 0.1.0."""
 
@@ -226,9 +226,9 @@ class HeartbeatFromTaskManager(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.HeartbeatFromTaskManager"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose JobMaster receives the heartbeat. Since 0.1.0."""
     resource_id: str
-    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    """ResourceID of the TaskExecutor that sends the heartbeat. Since 0.1.0."""
     position: int
     """Offset up to which the TaskExecutor had folded the log. Since 0.1.0."""
     accumulator_report: AccumulatorReport
@@ -250,7 +250,7 @@ class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.JobManagerRegistrationSuccess"
     job_id: str
-    """Id of the JobMaster's job. Since 0.1.0."""
+    """Id of the job whose JobMaster is registered. Since 0.1.0."""
 
 
 class JobMasterFailed(Body, frozen=True, gc=False, kw_only=True):
@@ -268,11 +268,11 @@ class OfferSlots(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.OfferSlots"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that the slots were requested for. Since 0.1.0."""
     resource_id: str
-    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    """ResourceID of the TaskExecutor that offers the slots. Since 0.1.0."""
     slots: tuple[SlotOffer, ...]
-    """The offered slots. Since 0.1.0."""
+    """The offered slots: AllocationID, number and resources of each. Since 0.1.0."""
 
 
 class RegisterTaskManager(Body, frozen=True, gc=False, kw_only=True):
@@ -280,9 +280,9 @@ class RegisterTaskManager(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.RegisterTaskManager"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that the TaskExecutor holds a slot for. Since 0.1.0."""
     resource_id: str
-    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    """ResourceID of the TaskExecutor that registers. Since 0.1.0."""
 
 
 class RestoreFailed(Body, frozen=True, gc=False, kw_only=True):
@@ -290,7 +290,7 @@ class RestoreFailed(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.RestoreFailed"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that cannot start from a checkpoint. Since 0.1.0."""
     reason: str
     """Why no checkpoint can be restored, as text for people. Since 0.1.0."""
 
@@ -308,7 +308,7 @@ class SlotAllocationFailed(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.SlotAllocationFailed"
     allocation_id: str
-    """AllocationID of the slot request. Since 0.1.0."""
+    """AllocationID of the slot request that failed. Since 0.1.0."""
     reason: str
     """How many slots are requested, free and registered, as text for people. Since 0.1.0."""
 
@@ -344,7 +344,7 @@ class TaskAcknowledged(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.TaskAcknowledged"
     execution_attempt_id: str
-    """Id of the Execution. Since 0.1.0."""
+    """Id of the Execution that the TaskExecutor received. Since 0.1.0."""
 
 
 class TasksContradicted(Body, frozen=True, gc=False, kw_only=True):
@@ -352,7 +352,7 @@ class TasksContradicted(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.TasksContradicted"
     resource_id: str
-    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    """ResourceID of the TaskExecutor that sent the heartbeats. Since 0.1.0."""
     execution_attempt_ids: tuple[str, ...]
     """Ids of the Executions that the TaskExecutor does not run. Since 0.1.0."""
     reason: str
@@ -364,7 +364,7 @@ class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.TriggerCheckpoint"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job to take a checkpoint or savepoint of. Since 0.1.0."""
     snapshot_type: SnapshotType
     """Whether the client requests a checkpoint or a savepoint. Since 0.1.0."""
     directory: str | None = None
@@ -382,9 +382,9 @@ class UpdateTaskExecutionState(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.UpdateTaskExecutionState"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that the Execution belongs to. Since 0.1.0."""
     execution_attempt_id: str
-    """Id of the Execution. Since 0.1.0."""
+    """Id of the Execution that changed its state. Since 0.1.0."""
     execution_state: ExecutionState
     """New state of the Execution. Since 0.1.0."""
     failure: str | None = None

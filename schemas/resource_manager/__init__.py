@@ -36,7 +36,7 @@ class CancelSlotRequest(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.CancelSlotRequest"
     allocation_id: str
-    """AllocationID of the slot request. Since 0.1.0."""
+    """AllocationID of the slot request to cancel. Since 0.1.0."""
     reason: str
     """Why the JobMaster does not need the slot any more, as text for people. Since 0.1.0."""
 
@@ -66,7 +66,7 @@ class HeartbeatFromTaskManager(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.HeartbeatFromTaskManager"
     resource_id: str
-    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    """ResourceID of the TaskExecutor that sends the heartbeat. Since 0.1.0."""
     instance_id: str | None = None
     """InstanceID of the TaskExecutor's registration; null before it has one. Since 0.1.0."""
     position: int
@@ -80,9 +80,9 @@ class NotifySlotAvailable(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.NotifySlotAvailable"
     instance_id: str
-    """InstanceID of the TaskExecutor's registration. Since 0.1.0."""
+    """InstanceID under which the TaskExecutor is registered. Since 0.1.0."""
     slot_id: SlotID
-    """The slot that is free. Since 0.1.0."""
+    """TaskExecutor and number of the slot that is free. Since 0.1.0."""
     old_allocation_id: str
     """AllocationID that the slot had until now. Since 0.1.0."""
 
@@ -92,7 +92,7 @@ class RegisterJobManager(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.RegisterJobManager"
     job_id: str
-    """Id of the JobMaster's job. Since 0.1.0."""
+    """Id of the job whose JobMaster registers. Since 0.1.0."""
 
 
 class RegisterTaskExecutor(Body, frozen=True, gc=False, kw_only=True):
@@ -102,7 +102,7 @@ class RegisterTaskExecutor(Body, frozen=True, gc=False, kw_only=True):
     address: str
     """Host and process id of the TaskExecutor, as host:pid. Since 0.1.0."""
     resource_id: str
-    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    """ResourceID of the TaskExecutor that registers. Since 0.1.0."""
     data_port: int
     """TCP port for data between TaskExecutors; 0 if data travels through Kafka only. Since 0.1.0."""
     hardware: HardwareDescription
@@ -134,9 +134,9 @@ class SendSlotReport(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SendSlotReport"
     resource_id: str
-    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    """ResourceID of the TaskExecutor that sends the report. Since 0.1.0."""
     instance_id: str
-    """InstanceID of the TaskExecutor's registration. Since 0.1.0."""
+    """InstanceID under which the TaskExecutor is registered. Since 0.1.0."""
     slots: tuple[SlotStatus, ...]
     """The SlotReport: the status of every slot. Since 0.1.0."""
 
@@ -154,7 +154,7 @@ class SlotReportContradicted(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SlotReportContradicted"
     resource_id: str
-    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    """ResourceID of the TaskExecutor that sent the reports. Since 0.1.0."""
     instance_id: str | None = None
     """InstanceID of the TaskExecutor's registration; null if it never registered. Since 0.1.0."""
     slots: tuple[SlotStatus, ...]
@@ -166,9 +166,9 @@ class SlotRequestAccepted(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SlotRequestAccepted"
     allocation_id: str
-    """AllocationID of the slot request. Since 0.1.0."""
+    """AllocationID of the slot request that is fulfilled. Since 0.1.0."""
     slot_id: SlotID
-    """The allocated slot. Since 0.1.0."""
+    """TaskExecutor and number of the allocated slot. Since 0.1.0."""
 
 
 class SlotRequestRejected(Body, frozen=True, gc=False, kw_only=True):
@@ -176,9 +176,9 @@ class SlotRequestRejected(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SlotRequestRejected"
     allocation_id: str
-    """AllocationID of the slot request. Since 0.1.0."""
+    """AllocationID of the slot request that is rejected. Since 0.1.0."""
     slot_id: SlotID
-    """The slot that was not allocated. Since 0.1.0."""
+    """TaskExecutor and number of the slot that was not allocated. Since 0.1.0."""
     reason: str
     """Why the slot was not allocated, as text for people. Since 0.1.0."""
 
@@ -200,7 +200,7 @@ class StopWorker(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.StopWorker"
     resource_id: str
-    """ResourceID of the worker's TaskExecutor. Since 0.1.0."""
+    """ResourceID of the worker's TaskExecutor that is released. Since 0.1.0."""
     reason: str
     """Why the worker is released, as text for people. Since 0.1.0."""
 
@@ -210,7 +210,7 @@ class WorkerLost(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.WorkerLost"
     resource_id: str
-    """ResourceID of the worker's TaskExecutor. Since 0.1.0."""
+    """ResourceID of the worker's TaskExecutor that is lost. Since 0.1.0."""
     instance_id: str | None = None
     """InstanceID of the registration that is lost; null if the TaskExecutor never registered. Since 0.1.0."""
     exited: bool
@@ -224,6 +224,6 @@ class WorkerStarted(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.WorkerStarted"
     resource_id: str
-    """ResourceID of the worker's TaskExecutor. Since 0.1.0."""
+    """ResourceID that the worker's TaskExecutor registers with. Since 0.1.0."""
     address: str
     """Where the worker runs: host:pid, or the name that its driver gives it. Since 0.1.0."""

@@ -41,7 +41,7 @@ class AbortCheckpoint(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.AbortCheckpoint"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose checkpoint is aborted. Since 0.1.0."""
     checkpoint_id: int
     """Id of the aborted checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     execution_attempt_ids: tuple[str, ...]
@@ -53,7 +53,7 @@ class AllocatedSlotsContradicted(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.AllocatedSlotsContradicted"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose JobMaster sent the reports. Since 0.1.0."""
     missing: tuple[str, ...]
     """AllocationIDs that only the JobMaster knows. The TaskExecutor reports them as failed. Since 0.1.0."""
     surplus: tuple[str, ...]
@@ -65,7 +65,7 @@ class CancelTask(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.CancelTask"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that the Execution belongs to. Since 0.1.0."""
     execution_attempt_id: str
     """Id of the Execution to cancel. Since 0.1.0."""
 
@@ -75,7 +75,7 @@ class ConfirmCheckpoint(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.ConfirmCheckpoint"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose state the checkpoint holds. Since 0.1.0."""
     checkpoint_id: int
     """Id of the completed checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     execution_attempt_ids: tuple[str, ...]
@@ -89,7 +89,7 @@ class DisconnectJobManager(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.DisconnectJobManager"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose JobMaster disconnects. Since 0.1.0."""
     reason: str
     """Why the JobMaster disconnects, as text for people. Since 0.1.0."""
 
@@ -143,7 +143,7 @@ class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.JobManagerRegistrationSuccess"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that the TaskExecutor holds slots for. Since 0.1.0."""
     job_graph: JobGraph
     """The JobGraph, which the TaskExecutor needs to run the job's tasks. Since 0.1.0."""
 
@@ -153,11 +153,11 @@ class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.RequestSlot"
     slot_id: SlotID
-    """The slot to allocate. Since 0.1.0."""
+    """TaskExecutor and number of the slot to allocate. Since 0.1.0."""
     job_id: str
     """Id of the job that gets the slot. Since 0.1.0."""
     allocation_id: str
-    """AllocationID of the slot request. Since 0.1.0."""
+    """AllocationID under which the slot is allocated. Since 0.1.0."""
     resource_profile: ResourceProfile | None = None
     """What the JobMaster requested; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
     reason: str
@@ -169,7 +169,7 @@ class SlotsAccepted(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SlotsAccepted"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose JobMaster accepts the slots. Since 0.1.0."""
     allocation_ids: tuple[str, ...]
     """AllocationIDs of the accepted slots. Since 0.1.0."""
 
@@ -179,7 +179,7 @@ class SlotsRejected(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SlotsRejected"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose JobMaster rejects the slots. Since 0.1.0."""
     allocation_ids: tuple[str, ...]
     """AllocationIDs of the rejected slots. Since 0.1.0."""
     reason: str
@@ -191,7 +191,7 @@ class SubmitTask(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SubmitTask"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that the task belongs to. Since 0.1.0."""
     vertex_id: str
     """Id of the JobVertex that the task belongs to. Since 0.1.0."""
     subtask_index: int
@@ -199,7 +199,7 @@ class SubmitTask(Body, frozen=True, gc=False, kw_only=True):
     attempt_number: int
     """Number of the attempt of this subtask, from 0. Since 0.1.0."""
     execution_attempt_id: str
-    """Id of the Execution. Since 0.1.0."""
+    """Id of the Execution, one attempt to run the subtask. Since 0.1.0."""
     allocation_id: str
     """AllocationID of the slot that the task runs in. Since 0.1.0."""
     deployment_id: str
@@ -237,7 +237,7 @@ class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.TriggerCheckpoint"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that takes the checkpoint. Since 0.1.0."""
     checkpoint_id: int
     """Id of the checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     execution_attempt_ids: tuple[str, ...]

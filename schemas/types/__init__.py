@@ -47,9 +47,9 @@ class AccumulatorSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.AccumulatorSnapshot"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job that the Execution belongs to. Since 0.1.0."""
     execution_attempt_id: str
-    """Id of the Execution. Since 0.1.0."""
+    """Id of the Execution that counts. Since 0.1.0."""
     user_accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Accumulators of the user's functions: accumulator name -> value so far. Since 0.1.0."""
     metrics: Mapping[str, float] = msgspec.field(default_factory=dict)
@@ -63,11 +63,11 @@ class AllocatedSlotInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     slot_index: int
     """Number of the slot at its TaskExecutor, from 0. Since 0.1.0."""
     allocation_id: str
-    """AllocationID of the slot. Since 0.1.0."""
+    """AllocationID under which the JobMaster holds the slot. Since 0.1.0."""
 
 
 class CheckpointFailureReason(StrEnum):
-    """Why a checkpoint did not complete. Names are those of Flink's CheckpointFailureReason. Since 0.1.0."""
+    """Why a checkpoint did not complete. Names are those of Flink's CheckpointFailureReason where Flink has the reason. Since 0.1.0."""
 
     CHECKPOINT_DECLINED = "CHECKPOINT_DECLINED"
     CHECKPOINT_EXPIRED = "CHECKPOINT_EXPIRED"
@@ -117,7 +117,7 @@ class HardwareDescription(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.HardwareDescription"
     cpu_cores: int
-    """Number of CPU cores. Since 0.1.0."""
+    """Number of CPU cores of the machine. Since 0.1.0."""
     physical_memory: int
     """Physical memory of the machine, in bytes. Since 0.1.0."""
     jvm_heap: int
@@ -241,7 +241,7 @@ class SlotID(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.SlotID"
     resource_id: str
-    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    """ResourceID of the TaskExecutor that has the slot. Since 0.1.0."""
     slot_number: int
     """Number of the slot at its TaskExecutor, from 0. Since 0.1.0."""
 
@@ -284,7 +284,7 @@ class AllocatedSlotReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.AllocatedSlotReport"
     job_id: str
-    """Id of the job. Since 0.1.0."""
+    """Id of the job whose JobMaster holds the slots. Since 0.1.0."""
     allocated_slot_infos: tuple[AllocatedSlotInfo, ...]
     """The slots, ordered by slot number. Since 0.1.0."""
 
@@ -330,7 +330,7 @@ class EntryPoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     target: str
     """Function as module:function, importable where the jobmanager runs. It takes the arguments as strings. Since 0.1.0."""
     arguments: tuple[str, ...]
-    """Arguments of the function. Since 0.1.0."""
+    """Arguments of the function, passed as strings. Since 0.1.0."""
     configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Options of the job: option key -> value. The program may override them. Since 0.1.0."""
     python_files: tuple[PythonFile, ...] = ()
@@ -346,7 +346,7 @@ class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     time: int
     """When the sender decided to send the event, by the sender's clock, in microseconds since the Unix epoch. Since 0.1.0."""
     sender: str
-    """Address of the role that sends the event: dispatcher, resource_manager, job_master/<job id>, task_executor/<resource id>, standby/<session> or client/<name>. Since 0.1.0."""
+    """Address of the role that sends the event: dispatcher, resource_manager, rest_server, job_master/<job id>, task_executor/<resource id>, standby/<session> or client/<name>. Since 0.1.0."""
     sender_epoch: int
     """Leader epoch of the sender; 0 for clients, which have none. Since 0.1.0."""
     recipient: str
@@ -412,7 +412,7 @@ class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     operators: tuple[OperatorConfig, ...]
     """The operators of the chain, a tree in pre-order, first operator first. Since 0.1.0."""
     parallelism: int
-    """Number of subtasks. Since 0.1.0."""
+    """Number of subtasks that run the chain. Since 0.1.0."""
     max_parallelism: int
     """Number of key groups, which is the largest possible parallelism. Since 0.1.0."""
     slot_sharing_group: str
@@ -444,7 +444,7 @@ class SlotOffer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     slot_number: int
     """Number of the slot at its TaskExecutor, from 0. Since 0.1.0."""
     resource_profile: ResourceProfile
-    """What the slot offers. Since 0.1.0."""
+    """CPU, memory and other resources that the slot offers. Since 0.1.0."""
 
 
 class SlotStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -452,9 +452,9 @@ class SlotStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.SlotStatus"
     slot_id: SlotID
-    """The slot. Since 0.1.0."""
+    """TaskExecutor and number of the slot. Since 0.1.0."""
     resource_profile: ResourceProfile
-    """What the slot offers. Since 0.1.0."""
+    """CPU, memory and other resources that the slot offers. Since 0.1.0."""
     allocation_id: str | None = None
     """AllocationID that the slot is allocated under; null if the slot is free. Since 0.1.0."""
     job_id: str | None = None
@@ -470,7 +470,7 @@ class JobGraph(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     vertices: tuple[JobVertex, ...]
     """The JobVertices in topological order, sources first. Since 0.1.0."""
     edges: tuple[JobEdge, ...]
-    """All edges between vertices. Since 0.1.0."""
+    """All edges between the vertices. Since 0.1.0."""
     configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Options of the job: option key -> value. Since 0.1.0."""
     python_files: tuple[PythonFile, ...] = ()

@@ -19,7 +19,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -81,17 +80,17 @@ class Steps(Generic[S]):
     def __init__(self, table: Mapping[type[Body], Step[S]]) -> None:
         self._table = dict(table)
 
-    @property
-    def table(self) -> Mapping[type[Body], Step[S]]:
-        """Event -> its step."""
-        return MappingProxyType(self._table)
-
     def apply(self, state: S, record: Record) -> S:
         """The state after the event. Raises IllegalEvent, also for an event that is not in the table."""
         step = self._table.get(type(record.body))
         if step is None:
             raise IllegalEvent(record, "any", "it has no step for this event")
         return step(state, record, record.body)
+
+    @property
+    def handlers(self) -> Mapping[type[Body], Step[S]]:
+        """Event -> its step."""
+        return self._table
 
 
 def unchanged(state: S, _record: Record, _body: Body) -> S:

@@ -9,10 +9,9 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas import client, dispatcher, everyone
-from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import EntryPoint
-from ..core.role import DISPATCHER, Instruction, OutgoingEvent, Step, Steps, Time, unchanged
+from ..core.role import DISPATCHER, Instruction, OutgoingEvent, Steps, Time, unchanged
 from . import checkpoints, jobs, shutdown
 from .state import DispatcherState, FeatureLevelWanted, Rejection
 
@@ -53,10 +52,6 @@ class Dispatcher:
 
     def initial(self, role_address: str) -> DispatcherState:
         return DispatcherState()
-
-    def handlers(self) -> Mapping[type[Body], Step[DispatcherState]]:
-        """The step of every event that the role receives or sends."""
-        return _STEPS.table
 
     def evolve(self, state: DispatcherState, record: Record) -> DispatcherState:
         header = record.header

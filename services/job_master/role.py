@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from immutables import Map
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from ...pipelines.graph.accumulators import total
 from ...pipelines.graph.job_options import ScheduleMode
 from ...schemas import client, dispatcher, everyone, job_master, resource_manager
-from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.ids import is_id
 from ...schemas.types import JobStatus
@@ -25,7 +24,6 @@ from ..core.role import (
     IllegalEvent,
     Instruction,
     OutgoingEvent,
-    Step,
     Steps,
     Time,
     instance_of,
@@ -59,10 +57,6 @@ class JobMaster:
 
     def initial(self, role_address: str) -> JobMasterState:
         return JobMasterState(job_id=instance_of(role_address))
-
-    def handlers(self) -> Mapping[type[Body], Step[JobMasterState]]:
-        """The step of every event that the role receives or sends."""
-        return _STEPS.table
 
     def evolve(self, state: JobMasterState, record: Record) -> JobMasterState:
         after = _STEPS.apply(state, record)

@@ -6,30 +6,30 @@ if the page is out of date.
 
 from __future__ import annotations
 
-import html
 import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from ...schemas import avro
+from ...schemas.body import Body
 from ...schemas.catalog import EVENTS
-from ..dispatcher.role import Dispatcher
-from ..job_master.role import JobMaster
-from ..resource_manager.role import ResourceManager
-from ..task_executor.role import TaskExecutor
+from ..dispatcher import role as dispatcher
+from ..job_master import role as job_master
+from ..resource_manager import role as resource_manager
+from ..task_executor import role as task_executor
 
 ROOT: Final = Path(__file__).parents[2]
 PATH: Final = ROOT / "docs" / "events.md"
-ROLES: Final[tuple[Dispatcher | ResourceManager | JobMaster | TaskExecutor, ...]] = (
-    Dispatcher(),
-    ResourceManager(),
-    JobMaster(),
-    TaskExecutor(),
-)
+STEPS: Final[Mapping[str, Mapping[type[Body], Callable[..., Any]]]] = {
+    dispatcher.Dispatcher.kind: dispatcher._STEPS.handlers,
+    resource_manager.ResourceManager.kind: resource_manager._STEPS.handlers,
+    job_master.JobMaster.kind: job_master._STEPS.handlers,
+    task_executor.TaskExecutor.kind: task_executor._STEPS.handlers,
+}
 _SINCE: Final = re.compile(r" Since (\d+\.\d+\.\d+)\.$")
 _NAMES: Final = {
     "client": "client",
@@ -100,10 +100,10 @@ def main(arguments: list[str]) -> int:
 def handlers(name: str) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Kind of role -> the function that handles the event, for every role that has one. The receiver is the first."""
     receiver = name.split(".")[1]
-    for role in sorted(ROLES, key=lambda role: role.kind != receiver):
-        handler = role.handlers().get(EVENTS[name])
+    for kind in sorted(STEPS, key=lambda kind: kind != receiver):
+        handler = STEPS[kind].get(EVENTS[name])
         if handler is not None:
-            yield role.kind, handler
+            yield kind, handler
 
 
 def _overview() -> str:
@@ -154,7 +154,10 @@ def _documented(node: dict[str, Any]) -> tuple[str, str]:
     found = _SINCE.search(node["doc"])
     if found is None:
         raise ValueError(f"the doc of {node['name']} does not end with 'Since <release>.': {node['doc']!r}")
-    return html.escape(node["doc"][: found.start()], quote=False).replace("|", "\\|"), found[1]
+    meaning = node["doc"][: found.start()]
+    for mark, escaped in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|")):
+        meaning = meaning.replace(mark, escaped)
+    return meaning, found[1]
 
 
 def _type(schema: Any) -> str:
@@ -173,17 +176,21 @@ def _type(schema: Any) -> str:
             return str(schema)
 
 
-def handler_name(event: str, handler: Callable[..., Any]) -> str:
-    """The handler's module and name, without the package. One function may have a name for each of several events."""
-    names = [name for name, value in vars(sys.modules[handler.__module__]).items() if value is handler]
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", event.rpartition(".")[2]).lower()
-    name = next((name for name in names if name.endswith(snake)), names[0])
-    return f"{handler.__module__.partition('.')[2]}.{name}"
-
-
-def _function(event: str, handler: Callable[..., Any]) -> str:
+def _function(name: str, handler: Callable[..., Any]) -> str:
+    module = sys.modules[handler.__module__]
     path = Path(inspect.getfile(handler)).relative_to(ROOT)
-    return f"[`{handler_name(event, handler)}`](../{path})"
+    return f"[`{module.__name__.partition('.')[2]}.{function_name(name, handler)}`](../{path})"
+
+
+def function_name(name: str, handler: Callable[..., Any]) -> str:
+    """The name of the handler in its module. Of several names, the one after the event."""
+    names = {key for key, value in vars(sys.modules[handler.__module__]).items() if value is handler}
+    _, receiver, event = name.split(".")
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", event).lower()
+    for wanted in (f"on_{snake}", f"on_{receiver}_{snake}"):
+        if wanted in names:
+            return wanted
+    return handler.__qualname__.partition(".<locals>")[0]
 
 
 def _senders(name: str) -> str:

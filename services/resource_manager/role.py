@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from ...schemas import everyone
-from ...schemas.body import Body
 from ...schemas.event import Record
 from ..configuration.role_options import ResourceManagerOptions
-from ..core.role import RESOURCE_MANAGER, IllegalEvent, Instruction, OutgoingEvent, Step, Steps, Time
+from ..core.role import RESOURCE_MANAGER, IllegalEvent, Instruction, OutgoingEvent, Steps, Time
 from . import (
     active_mode,
     message_limits,
@@ -31,10 +30,6 @@ class ResourceManager:
 
     def initial(self, role_address: str) -> ResourceManagerState:
         return ResourceManagerState()
-
-    def handlers(self) -> Mapping[type[Body], Step[ResourceManagerState]]:
-        """The step of every event that the role receives or sends."""
-        return _STEPS.table
 
     def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
         if (fault := message_limits.find_error(record.body)) is not None:

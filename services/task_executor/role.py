@@ -6,14 +6,13 @@ that restarts under its old resource id therefore finds its tasks again and goes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from ...schemas import everyone
-from ...schemas.body import Body
 from ...schemas.event import Record
-from ..core.role import TASK_EXECUTOR, Instruction, OutgoingEvent, Step, Steps, Time, instance_of, unchanged
+from ..core.role import TASK_EXECUTOR, Instruction, OutgoingEvent, Steps, Time, instance_of, unchanged
 from . import (
     checkpoints,
     connection_loss,
@@ -34,10 +33,6 @@ class TaskExecutor:
 
     def initial(self, role_address: str) -> TaskExecutorState:
         return TaskExecutorState(resource_id=instance_of(role_address))
-
-    def handlers(self) -> Mapping[type[Body], Step[TaskExecutorState]]:
-        """The step of every event that the role receives or sends."""
-        return _STEPS.table
 
     def evolve(self, state: TaskExecutorState, record: Record) -> TaskExecutorState:
         after = _STEPS.apply(state, record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
@@ -17,7 +18,7 @@ from tailrace.schemas.catalog import EVENTS
 from tailrace.services.reference import events
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-KINDS = {role.kind for role in events.ROLES}
+KINDS = set(events.STEPS)
 NOT_FOLDED = {"tailrace.everyone.SnapshotTaken", "tailrace.everyone.StateHash"}
 
 
@@ -43,8 +44,17 @@ def test_an_event_has_a_section_with_its_fields_and_handlers(name: str) -> None:
     for field in avro.schemas()[name]["fields"][1:]:
         assert f"\n| `{field['name']}` | " in section
     for _, handler in events.handlers(name):
-        assert f"`{events.handler_name(name, handler)}`" in section
+        module = handler.__module__.partition(".")[2]
+        assert f"`{module}.{events.function_name(name, handler)}`" in section
+        assert hasattr(sys.modules[handler.__module__], events.function_name(name, handler))
         assert f"](../{Path(inspect.getfile(handler)).relative_to(events.ROOT)})" in section
+
+
+def test_a_handler_with_several_names_is_shown_by_that_of_the_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "on_cancel_job", shared, raising=False)
+    monkeypatch.setattr(shared, "__module__", events.__name__)
+    assert events.function_name("tailrace.dispatcher.CancelJob", shared) == "on_cancel_job"
+    assert events.function_name("tailrace.dispatcher.SubmitJob", shared) == "shared"
 
 
 def test_every_link_within_the_page_has_its_heading() -> None:
@@ -108,3 +118,7 @@ def addresses_in_golden_logs() -> Mapping[str, set[tuple[str, str]]]:
                         (header["sender"].partition("/")[0], header["recipient"].partition("/")[0])
                     )
     return found
+
+
+def shared() -> None:
+    """Stands for a handler of two events."""
