@@ -28,6 +28,7 @@ from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
 from . import heartbeats
 from .blobs import create_task_executor_blobs
+from .index_validation import index_errors
 from .process_lifecycle import (
     END_TIMEOUT_S,
     KAFKA_TIMEOUT_S,
@@ -51,7 +52,9 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     own_address = address(TASK_EXECUTOR, resource_id)
     log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
     log.codec.register_all()
-    replica = Replica([TaskExecutor()], only=lambda each: each == own_address)
+    replica = Replica(
+        [TaskExecutor()], only=lambda each: each == own_address, index_errors=index_errors(configuration)
+    )
     blobs = create_task_executor_blobs(configuration, replica, resource_id, scratch)
     host = Host(
         log,
