@@ -1,4 +1,4 @@
-"""What a cluster and its processes are told: options (one table), where their values come from, and what roles read."""
+"""Configuration of a cluster and its processes: the table of options, the sources of values, and what roles read."""
 
 from .configuration import Configuration, Setting
 from .errors import ConfigurationError

@@ -1,4 +1,4 @@
-"""The effective configuration of one process: what was set, and the defaults of `options` for all else."""
+"""The effective configuration of one process: the values that were set, and the defaults of all other options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about a configuration that cannot be."""
+"""Errors in a configuration."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The options that roles go by, read from the log: from ConfigurationChanged, StartJob and RegisterTaskExecutor.
+"""The options that roles use, parsed from the log: from ConfigurationChanged, StartJob and RegisterTaskExecutor.
 
-All of it is pure and total: what an older or newer version wrote into a log, or another client, must not stop a fold,
-so keys that are unknown are passed over and values that are impossible give the default. Times are in microseconds, as
-roles' Time is.
+Parsing is pure and total, because a value from another version or another client must not stop a replay: unknown keys
+are ignored, impossible values give the default. Times are in microseconds, as `Time` of the roles.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where settings come from. Lowest first: defaults, `<home>/tailrace.yaml`, the environment, the command line.
+"""Sources of settings. Lowest precedence first: defaults, `<home>/tailrace.yaml`, the environment, the command line.
 
-The file holds flat dotted keys, nested ones, or both; its values are texts as they stand there (`off` is no boolean).
-Whatever is not an option's key is refused, in each source in its own words.
+The file holds flat dotted keys, nested keys, or both. Its values are texts as written (`off` is not a boolean). Each
+source refuses keys that are not options.
 """
 
 from __future__ import annotations

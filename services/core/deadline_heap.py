@@ -1,7 +1,7 @@
-"""Which address has to decide again at what time, although nothing may have happened by then.
+"""When each address has to decide again although no event arrives.
 
-A heap that keeps what it was told before: an entry counts only while it is what its address said last. So a deadline
-that moves costs O(log n), not a search, however many addresses a process leads.
+A heap with lazy deletion: an entry is valid only while it is the last one that its address set. Moving a deadline costs
+O(log n), however many addresses a process leads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a role makes of its state in one turn of its host.
+"""The result of one `decide` of a role: events to append, instructions for the shell, the next deadline.
 
-`decide` and `instructions` fail on their own: what a job has left to be deleted is demanded, and done, also where its
-JobMaster can't say what it owes.
+`decide` and `instructions` fail independently. If a JobMaster can't decide any more, the deletion of its job's topics
+and checkpoints is still instructed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is to be done at which time: keys with a time and a value each, found by their time.
+"""Keys with a due time and a value each, found by time.
 
-The earliest time and what is due are found without looking at what is not. Few times are kept apart: whoever has many
-that differ by nothing rounds them first (`round_up_time`).
+Finding the earliest time, or all keys that are due, does not look at the others. The index is fast for few distinct
+times: callers with many nearly equal times round them first (`round_up_time`).
 """
 
 from __future__ import annotations

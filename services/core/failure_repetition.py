@@ -1,8 +1,9 @@
-"""Whether a task fails again and again for the same reason: at the same position, where one is known.
+"""Detects a task that fails repeatedly for the same reason: at the same position, if the failure names one.
 
-The first line of a failure says what was raised and where: at which record of a topic, file or source, timer or window.
-A record that a function can't process fails every attempt there. The message may differ, as where it has the address
-of an object in it. A failure that names no position is compared by its first line.
+The first line of a failure names the exception and its position: the record of a topic, file or source, the timer or
+the window. A record that a function can't process fails every attempt at the same position, although the message may
+differ, for example because it contains an object's address. Failures without a position are compared by their first
+line.
 """
 
 from __future__ import annotations

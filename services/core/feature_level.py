@@ -1,14 +1,14 @@
-"""By which rules the roles of a log go (KIP-584's feature levels, as KRaft has them).
+"""Feature levels: the version of the rules by which the roles interpret a log (KIP-584, as in KRaft).
 
-A log is decided again, years later, by newer code: `tailrace replay --check`, replicas, time travel. A change of what
-a role decides, or of what an event means to it, would make history wrong. So such a change has a **level**: roles are
-made for one (`RolesAt`), and behave below it as they did before. A new cluster's log says the level of the release that
-began it; an older one goes on under its own until somebody asks for more (`tailrace cluster upgrade`) and a master that
-knows the level leads. From the offset of that FeatureLevelRaised on, all readers go by it, at the same place.
+Newer code replays old logs: `tailrace replay --check`, replicas, time travel. A change of what a role decides, or of
+what an event means, would change history. Therefore each such change has a **level**. Roles are created for a level
+(`RoleFactory`) and behave below it as they did before. The log of a new cluster starts at the level of its release. An
+older cluster keeps its level until an operator raises it (`tailrace cluster upgrade`) and the leader knows the new
+level. All readers switch at the offset of FeatureLevelRaised.
 
-| level | what it brought |
+| level | change |
 |---|---|
-| 1 | what a log goes by that says nothing of levels |
+| 1 | the rules of every log that does not name a level |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What states do with immutables.Map, where its own methods say less."""
+"""Helpers for immutables.Map."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What shells have begun: an instruction is obeyed once, for as long as it is demanded.
+"""Tracks the instructions that a shell has started, so that it performs each of them once.
 
-What is not demanded any more is never demanded again (services/core/role.py: a key is the same whenever the same thing
-is demanded), and is forgotten.
+The key of an instruction is stable (services/core/role.py). An instruction that is no longer demanded never returns, so
+its key is removed.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Who leads, and by which rules, as the log says it: fencing (design, section 2).
+"""Leadership of roles and the feature level, as the log records them. This is the fencing rule of the cluster.
 
-A leader of a role appends `LeaderElected` with an epoch higher than any before. From that offset on, whatever the
-role says under another epoch is ignored by every reader, in the same way and at the same place: it depends on nothing
-but the LeaderElected events, which everybody reads.
+A leader appends `LeaderElected` with an epoch above all earlier epochs of the role. From that offset on, every reader
+ignores events of the role under any other epoch. The rule depends only on LeaderElected events, so all readers apply it
+at the same offset.
 
-A claim whose epoch jumps too far above the last one is ignored in the same way: it would use up the epochs of its role.
+Readers also ignore a claim whose epoch is too far above the last one: it would exhaust the epochs of its role.
 
-A JobMaster is led by whoever leads the Dispatcher, under the Dispatcher's epoch, until somebody claims that one job:
-StartJob is all that it takes to begin a job, and a new Dispatcher's leader has its jobs at once, however many they are.
-From its first claim on a job is led for itself, whatever becomes of the Dispatcher.
+The leader of the Dispatcher leads all JobMasters under the Dispatcher's epoch, until a process claims a single job.
+Therefore StartJob alone starts a job, and a new leader of the Dispatcher leads all its jobs at once. After its first
+claim a job has its own leader, independent of the Dispatcher.
 
-The feature level (services/core/feature_level.py) is a matter of the same kind: everybody reads of it, and at one
-offset.
+All readers read the feature level (services/core/feature_level.py) in the same way, at the same offset.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Texts that roles and shells compose, cut to what an event may hold.
+"""Truncates texts that roles and shells compose, so that they fit into an event.
 
 A reason often quotes others: a task's name, an error of the user's code, the reason of an earlier event. Names are
-bounded where a job is admitted; what is made of them is cut here, in one place, for all events alike. What can't be
-encoded is replaced, too.
+bounded when a job is admitted. All other texts are truncated here, in one place for all events. Characters that can't
+be encoded are replaced.
 """
 
 from __future__ import annotations

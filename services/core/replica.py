@@ -1,7 +1,7 @@
-"""The states of roles, folded from the log: the part that hosts, time travel and tests share.
+"""The states of all roles, replayed from the log. Hosts, time travel and tests share this code.
 
-An event concerns its sender and its recipient (everyone, if it says so) and is handed to no other. What fencing
-ignores, and what a role calls illegal, changes nothing, in every replica alike.
+An event changes the states of its sender and its recipient only (of all active roles if it is sent to EVERYONE). Fenced
+events and illegal events change nothing, in every replica alike.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""ResourceProfile as values that are compared, added and subtracted (document 003; Flink's ResourceProfile).
+"""ResourceProfile as a value that can be compared, added and subtracted (Flink's ResourceProfile).
 
-UNKNOWN is None, on the wire too: a request that does not say what it needs, which any slot serves. ZERO needs nothing.
-ANY offers more of everything than anybody wants. A slot matches a request when it offers at least as much in every
-dimension. Amounts that are fractions (CPU cores, extended resources) are kept to eight decimals, as Flink keeps them,
-so that adding them up in another order gives the same.
+UNKNOWN is None, also on the wire: a request that any slot serves. ZERO needs nothing. ANY offers more than any request
+needs. A slot matches a request if it offers at least as much in every dimension. Fractional amounts (CPU cores,
+extended resources) have eight decimals, as in Flink, so that the order of additions does not matter.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""The contract that every role keeps (design, section 3).
+"""The contract of a role: the Decider pattern, with instructions for side effects.
 
-1. `evolve` says what the log means. It folds what the role heard and what it said alike, and is total and
-   deterministic: no clock, no randomness, no IO. An event that is no legal step raises `IllegalEvent` and changes
-   nothing; readers then ignore that event, all of them alike.
-2. `decide` compares the state with what the state demands and returns what is owed. Once that has been appended and
-   folded, `decide` returns nothing more. It costs O(what is owed).
-3. `instructions` are what the state demands of the outside world. The role's shell obeys them, once each, and says
-   what came of it as events; an instruction stands until such an event has been folded, so that the shell of a
-   successor finds it again.
-4. Nothing depends on the order of a map's keys: what is owed comes in the order of the events that caused it.
-5. A state may be `at_rest`: nothing is owed in it, now or at any time, nothing is demanded, and no event to EVERYONE
-   and no new leader changes it. Replicas and hosts pass over what is at rest until something is said to it; hence what
-   an event to EVERYONE costs does not grow with all that ever was. What has come to rest keeps little.
+1. `evolve` applies a recorded event. It handles events that the role received and events that it sent in the same way.
+   It is total and deterministic: no clock, no randomness, no IO. An event that is not a legal step raises
+   `IllegalEvent`; all readers then ignore that event.
+2. `decide` compares the state with its target and returns the events to append. After they are appended and applied,
+   `decide` returns nothing more. It costs O(number of events to send).
+3. `instructions` are the side effects that the state demands. The role's shell performs each once and reports the
+   result as events. An instruction stays in the state until such an event is applied, so that the shell of the next
+   leader finds it again.
+4. Nothing depends on the iteration order of a map: events to send are ordered by the events that caused them.
+5. A state may be quiescent (`is_quiescent`): there is nothing to send, now or later, nothing is instructed, and no
+   event to EVERYONE and no new leader changes it. Replicas and hosts skip quiescent states until an event addresses
+   them, so the cost of an event to EVERYONE does not grow with the number of ended jobs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keys in the order of their times (or offsets), and those of one time in the order in which they were added.
+"""Keys ordered by time (or offset), first in first out for equal times.
 
-The first key is found at once, whatever is added or removed: that is what deadlines and queues are made of. Keys come
-with times that hardly ever go back. One whose time is earlier than another's, because that one was told by a machine
-whose clock is ahead, goes in front of it: a clock that is wrong matters to its own keys alone.
+The first key is found in O(1) after any change: deadlines and queues are built on it. Times of new keys rarely go back.
+A key with an earlier time, from a machine whose clock is behind, is inserted at its place, so a wrong clock affects
+only its own keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Who should lead: elections of masters, and what they leave behind for those who look for a leader (document 000).
+"""Leader election for masters, and leader retrieval (Flink's LeaderElectionService and LeaderRetrievalService).
 
-The log says who does lead (services/core/leadership.py); what is here only gives the right to claim it.
+The log decides who leads (services/core/leadership.py). An election only gives the right to claim leadership in the
+log.
 """

@@ -1,4 +1,6 @@
-"""Who stands for a role, the leader included: for people, and for whoever waits until a standby is one."""
+"""Reads the candidates of a role from ZooKeeper, the leader included: for people, and to wait until a standby has
+joined.
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
-"""kazoo's client, as the settings say, with what it lacks.
+"""kazoo's client, configured by the settings, with three additions.
 
-1. It waits for a server that does not answer as long as a session lasts: with one machine gone of three, the session
-   would be lost before the next server is tried. Here a connection has a timeout of its own, which holds for what is
-   said to establish it too: a lone server that starts may take a connection and forget it (ZOOKEEPER-5051).
-2. It does not say for how long the servers let the session live, which may be less than was asked for.
-3. It sends no ping while it has other things to send, so it may never notice that nobody answers. Here it can be told
-   to drop its connection.
+1. A connection timeout of its own. kazoo waits for a silent server as long as a session lasts: with one machine of
+   three gone, the session would expire before it tries the next server. The timeout also covers the session handshake:
+   a starting server may accept a connection and forget it (ZOOKEEPER-5051).
+2. The session timeout that the servers granted, which may be below the requested one.
+3. A way to drop the connection. kazoo sends no ping while it has other requests, so it may never detect a dead server.
 
-The rest is kazoo's: it knows states, requests and watches; the recipes are ours (anchors.md: its Lock and Election are
-hints, not fences).
+Everything else is kazoo's: states, requests, watches. Its Lock and Election recipes are not used: they are hints and do
+not fence.
 """
 
 from __future__ import annotations

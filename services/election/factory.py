@@ -1,4 +1,4 @@
-"""Who elects the leader, by `high-availability.type`."""
+"""Creates the leader election that `high-availability.type` names."""
 
 from __future__ import annotations
 

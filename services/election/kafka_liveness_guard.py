@@ -1,11 +1,11 @@
-"""Mandates are given back where Kafka does not answer: whoever can speak is to lead.
+"""Gives leadership back while Kafka does not answer this process.
 
-A master that ZooKeeper hears and Kafka does not can say nothing or hear nothing, so nothing that it does counts; but
-for as long as it holds its mandates nobody else may claim the lead. After a session timeout without an answer it gives
-all of them back, as if its session were over, and stands for nothing until Kafka answers again: what it had under way
-then is in the log, behind the claim of another, and is ignored by every reader.
+A master that reaches ZooKeeper but not Kafka can send or receive no event, so nothing that it does takes effect; yet
+while it holds its grants nobody else can claim leadership. After one session timeout without an answer from Kafka the
+guard leaves all elections, as if the session were lost, and rejoins when Kafka answers. Events that were in flight then
+come after the claim of another leader, and every reader ignores them.
 
-Before that, from half of it on, its mandates are suspended: what it would say would only wait.
+From half of that timeout on, the election is suspended: events would only queue.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""One contender for one role: the leader latch (document 000; ZooKeeper's recipe for leader election).
+"""One candidate for one role: a leader latch (Curator's LeaderLatch; ZooKeeper's leader election recipe).
 
-Each contender has an ephemeral, sequential node below the role's; who has the lowest leads. A contender watches the one
-node before its own, so that an end wakes one other and not all. The leader watches its own: somebody may remove it.
+Each candidate has an ephemeral sequential node below the role's node; the lowest number leads. A candidate watches only
+the node before its own, so the end of one candidate wakes one other. The leader watches its own node, because somebody
+may delete it.
 
-- A node is of one term. When a term is over, because it was given up or its session was lost or is not believed in any
-  more, its node is removed and the next term has another, behind all that wait by then. The node's creation zxid is
-  the term's epoch: the nodes of a role are created in the order of their numbers, so epochs rise.
-- A creation whose answer was lost may have made a node. A contender that nobody pursues would hold up the election for
-  as long as its session lives, so it is looked for by the GUID in its name, and taken, or removed.
-- What is found by its GUID must belong to the session that is spoken in: one of an earlier session is about to vanish.
-- Who publishes itself as the leader does so in one transaction with a check that its own node still exists.
+- A node belongs to one term. When a term ends, because leadership was given back, or the session or its lease was lost,
+  the node is deleted, and the next term has a new node behind all that wait. The node's creation zxid is the term's
+  epoch. Nodes of a role are created in the order of their numbers, so epochs rise.
+- If the answer to a creation was lost, the node may exist. A node that nobody uses would block the election as long as
+  its session lives. So the latch looks for the GUID in the node's name, and takes the node over or deletes it.
+- A node found by its GUID must belong to the current session: a node of an earlier session is about to expire.
+- The leader publishes its address in one transaction with a check that its own node still exists.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The right to claim the lead of a role, as the host sees it.
+"""The right to claim leadership of a role, as the host sees it (Flink's LeaderElectionService).
 
-An election hands out mandates; the host claims what it was given, in the log, and leads once it has read its claim back
-unfenced. A mandate that was given wrongly, or is noticed to be gone too late, can do no harm: the log decides.
+An election grants roles. The host claims a granted role in the log, and leads once it reads its claim back unfenced. A
+wrong grant, or a late revocation, does no harm: the log decides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a leader says of itself under `/leader/...`, for those who look for it (document 000).
+"""The address that a leader publishes under `/leader/...` (Flink's LeaderInformation).
 
-Only a hint where to go: who leads, and since when, is in the log.
+It is only a hint. Who leads, and since which offset, is in the log.
 """
 
 from __future__ import annotations

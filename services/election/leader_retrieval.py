@@ -1,7 +1,7 @@
-"""Who leads a role, for those who look for it: what its leader has published, followed through a watch (document 000).
+"""Finds the leader of a role: follows what the leader publishes, through a ZooKeeper watch (LeaderRetrievalService).
 
-What was found stays known while ZooKeeper cannot be reached: a blip of it must restart nothing. It is a hint where to
-go, no more: what a leader says counts, or not, by the log.
+The last known leader stays known while ZooKeeper is unreachable, so that a short outage restarts nothing. The address
+is a hint; the log decides whether the leader's events count.
 """
 
 from __future__ import annotations

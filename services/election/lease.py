@@ -1,17 +1,17 @@
-"""How long a session is believed in, by this machine's clock alone.
+"""How long a process may trust its ZooKeeper session, measured by its own clock.
 
-ZooKeeper ends a session when it has heard nothing of it for the session timeout, and can tell its holder only once they
-are connected again: too late. So the holder counts for itself, from the moment at which it *sent* the last request that
-was answered: before that request's arrival plus the timeout the session cannot have ended.
+ZooKeeper ends a session when it received nothing for the session timeout, and can tell the holder only after a
+reconnect: too late. So the holder counts from the moment when it *sent* the last request that was answered: the session
+can't have ended before that moment plus the timeout.
 
-- *fresh*, for two thirds of the timeout: nobody else can have been elected, whatever happened to the network. The third
-  that is left covers what a server of the ensemble knows of a session and has not yet told its leader.
-- *held*, for the whole timeout: nothing is decided any more, but nothing is given up either: a master that comes back
-  in time finds everything as it was (document 000).
-- *lapsed* after that, for good: what was held under this lease does not come back, even if ZooKeeper turns out to have
-  kept the session, because somebody may have seen it gone. The next lease is another.
+- *fresh*, for two thirds of the timeout: nobody else can be elected, whatever happens to the network. The last third
+  covers what a server of the ensemble knows of a session and has not yet told its leader.
+- *held*, for the whole timeout: the process decides nothing, and gives nothing back. If it reconnects in time, it
+  continues as before.
+- *expired* after that, for good: nothing that was held under this lease returns, even if ZooKeeper kept the session,
+  because another process may have seen it as gone. The next lease is a new one.
 
-The clock goes on while the process is stopped (SIGSTOP) and while the machine sleeps.
+The clock continues while the process is stopped (SIGSTOP) and while the machine sleeps.
 """
 
 from __future__ import annotations

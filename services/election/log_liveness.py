@@ -1,15 +1,15 @@
-"""Whether Kafka answers this process, as a master has to know that holds mandates by ZooKeeper.
+"""Detects whether Kafka answers this process. A master that is elected by ZooKeeper must know that.
 
-Two things are asked of Kafka: appends, for as long as one is under way, and, all the time, where the log ends: a leader
-that has nothing to say keeps its lead for as long as that is answered, and notices when it is not. Either of them may
-fail by itself: large requests get lost where small ones pass. So for each it is counted how long it has been asked
-without any answer; other answers of the same kind count, since appends queue.
+Two kinds of requests are timed: appends, while one is in flight, and the request for the log's end, all the time. The
+second lets an idle leader keep its leadership while Kafka answers, and detect when it does not. Either kind can fail
+alone: large requests may be lost where small ones pass. For each kind the timer runs from the first unanswered request;
+any answer of that kind resets it, since appends queue.
 
-Kafka may also answer both, and give nothing to read: then this process hears nothing, not even what it says. So it
-is counted too how long its tail has stood still below the end that Kafka told.
+Kafka may answer both and still deliver nothing. So the process also measures how long its reader has stood still below
+the log's end.
 
-It is counted in time for which the process was running: one that was stopped, or had no processor, has answers waiting
-that it has not looked at.
+Only time in which the process was running counts: a process that was stopped, or had no processor, has answers waiting
+that it has not read yet.
 """
 
 from __future__ import annotations

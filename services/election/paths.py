@@ -1,12 +1,12 @@
-"""Where a cluster's nodes are in ZooKeeper (document 000): `<root>/<cluster>/leaderlatch/...` and `/leader/...`.
+"""The cluster's nodes in ZooKeeper: `<root>/<cluster>/leaderlatch/...` and `/leader/...`, as in Flink.
 
     /tailrace/<cluster>/leaderlatch/dispatcher_lock/<guid>-latch-0000000007
     /tailrace/<cluster>/leaderlatch/<job id>/job_manager_lock/<guid>-latch-0000000000
     /tailrace/<cluster>/leader/dispatcher_lock
     /tailrace/<cluster>/leader/<job id>/job_manager_lock
 
-A contender's node is ephemeral and sequential: who has the lowest number leads. What stands before the number is drawn
-by the contender for this one node, so that it knows its own even where the answer to its creation was lost.
+A candidate's node is ephemeral and sequential: the lowest number leads. The GUID before the number is drawn for this
+one node, so that the candidate recognises its node if the answer to the creation was lost.
 """
 
 from __future__ import annotations

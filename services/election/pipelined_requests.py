@@ -1,7 +1,7 @@
-"""Many works at once over one connection, by one thread: while one waits for its answer the others have asked.
+"""Runs many request sequences over one connection in one thread, pipelined.
 
-A work is a generator: it yields each request that it has sent, and is given the answer, or is thrown the error. So it
-reads as if it were alone, and a thousand of them cost a thousand requests, not a thousand round trips.
+A sequence is a generator: it yields each request that it has sent, and receives the answer or the error. A thousand
+sequences cost a thousand requests, not a thousand round trips.
 """
 
 from __future__ import annotations

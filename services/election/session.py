@@ -1,14 +1,14 @@
-"""A session with ZooKeeper, and the one thread that talks in it.
+"""A ZooKeeper session, and the one thread that uses it.
 
-kazoo's listeners and watches run in kazoo's own threads, which must never wait: here they note what has changed, and
-wake the session's thread, which does all that takes an answer. Nothing it does depends on
-what it was told: it looks, and does what is missing; what was interrupted is looked at again with the next connection.
+kazoo's listeners and watches run in kazoo's threads, which must never wait. Here they note what changed and wake the
+session's thread, which sends all requests. The thread trusts no notification: it reads the current state and does what
+is missing, so interrupted work is repeated with the next connection.
 
-- SUSPENDED (no connection): not `usable` from that moment on. What is held stays held until the lease lapses.
-- CONNECTED again in the same session: usable once the session has been proved alive (`sync` goes through the leader of
-  the ensemble) and the tenant has looked after what it holds.
-- LOST, or the lease has lapsed by this machine's clock: all that was held is given up. The tenant begins anew with the
-  next connection.
+- SUSPENDED (no connection): not `usable` from that moment on. Everything stays held until the lease expires.
+- CONNECTED again in the same session: usable once `sync`, which goes through the leader of the ensemble, proves that
+  the session lives, and the listener has checked what it holds.
+- LOST, or the lease expired by the local clock: everything is given up. The listener starts anew with the next
+  connection.
 """
 
 from __future__ import annotations

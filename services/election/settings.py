@@ -1,6 +1,6 @@
-"""How this cluster reaches ZooKeeper, and where its nodes are: the options of `high-availability.*`, checked.
+"""The ZooKeeper settings of this cluster, from the options `high-availability.*`, validated.
 
-Passwords come from files and go nowhere else: not into the configuration, events, logs, or the text of these settings.
+Passwords are read from files. They never enter the configuration, events, logs, or the text of these settings.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""`high-availability.type: zookeeper`: mandates that masters contend for in ZooKeeper (mandates.py has the contract).
+"""`high-availability.type: zookeeper`: leader election through ZooKeeper (contract: leader_election.py).
 
-One session for the whole process and a latch for each role in it: another process may lead each of them. What a caller
-asks for is noted and obeyed by the session's thread; what that thread saw is written down, and is believed for as long
-as the session's lease is held.
+One session for the process, and one latch for each role: another process may lead each role. Calls only note what is
+wanted; the session's thread does it. Results are valid while the session's lease is held.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What of a cluster is in ZooKeeper, and what of it should not be, for `tailrace cluster status`.
+"""Lists a cluster's nodes in ZooKeeper, and finds orphans, for `tailrace cluster status`.
 
-An orphan is what nobody will remove any more: nodes of jobs that the log does not know, or knows as ended. Nodes of
-other clusters are none of ours.
+An orphan is a node that no process will delete: it belongs to a job that the log does not know, or knows as ended.
+Nodes of other clusters are ignored.
 """
 
 from __future__ import annotations

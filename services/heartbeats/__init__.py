@@ -1,4 +1,4 @@
-"""Who lives: heartbeats over the soft-state topic, and processes of this machine that are watched for their end.
+"""Liveness of processes: heartbeats over a soft-state topic, and a watch on processes of the same machine.
 
-What is found out here is said as facts by the shells; what follows from them, the roles decide.
+Shells append what is detected here as events. The roles decide what follows.
 """

@@ -1,8 +1,8 @@
-"""The heartbeats of a process's JobMasters: an AllocatedSlotReport to each TaskExecutor that holds slots for a job, and
-the AccumulatorReports that come back (document 000).
+"""The heartbeats of a process's JobMasters: an AllocatedSlotReport to each TaskExecutor that holds slots of a job, and
+the AccumulatorReports in the answers.
 
-A TaskExecutor whose process has ended and for which the ResourceManager waits (`taskmanager.restart-grace`) is silent
-for a known reason. No job misses it before the ResourceManager does; from its return on it has a fresh timeout.
+If a TaskExecutor's process ended and the ResourceManager waits for its return (`taskmanager.restart-grace`), no
+JobMaster reports a timeout before the ResourceManager does. After its return the TaskExecutor has a full timeout.
 """
 
 from __future__ import annotations

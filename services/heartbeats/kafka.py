@@ -1,4 +1,4 @@
-"""The heartbeats topic on Kafka: one producer without a wish for order or durability, one consumer from the end on."""
+"""The heartbeats topic on Kafka: a producer without ordering or durability, and a consumer that starts at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the newest states come from the host's thread to another one, without either waiting for the other."""
+"""Passes the latest state of each address from the host's thread to another thread, without blocking either."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A TaskExecutor whose process runs on this machine is lost when the process ends, not a heartbeat timeout later.
+"""Detects the end of a TaskExecutor's process on the same machine at once, without a heartbeat timeout.
 
-A registration carries the mark of its process (infra/process_marker.py). Where that is a mark of this machine and PID
-namespace the process is watched; one that has ended before, while no jobmanager was there to see it, is told of at
-once. Everything else is left to heartbeats.
+A registration carries a marker of its process (infra/process_marker.py). If the marker is of this machine and PID
+namespace, the process is watched. A process that ended while no jobmanager was running is reported at once. All other
+TaskExecutors rely on heartbeats.
 """
 
 from __future__ import annotations

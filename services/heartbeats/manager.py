@@ -1,9 +1,8 @@
-"""Heartbeats of one process: a thread that sends them, listens for those of others, and notices who fell silent.
+"""Sends the heartbeats of a process, receives those of others, and detects timeouts, in one thread (HeartbeatManager).
 
-What is sent and what a heartbeat means is the matter of the participants, one for each kind of role in the process:
-they learn of states from their shells, on the host's thread, and hand them over without waiting; all else that they do
-is done on the thread here. Nothing that goes wrong here ends the process: without the topic nobody can be heard, so
-nobody is silent.
+Senders, one for each kind of role in the process, decide what to send and what a heartbeat means. The host's thread
+gives them new states without waiting; everything else runs in this thread. No error here ends the process: without the
+topic no heartbeat can arrive, so no timeout is reported.
 """
 
 from __future__ import annotations

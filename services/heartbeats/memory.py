@@ -1,4 +1,4 @@
-"""The heartbeats topic in memory: the twin of Kafka's, for tests and simulations."""
+"""The heartbeats topic in memory, for tests and simulations."""
 
 from __future__ import annotations
 

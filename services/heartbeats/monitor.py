@@ -1,14 +1,13 @@
-"""Who has not been heard of for too long (document 000; Flink's HeartbeatMonitor).
+"""Detects targets without a heartbeat for longer than the timeout (Flink's HeartbeatMonitor).
 
-Times are arguments: a monotonic clock's microseconds. Targets are kept in the order in which they were heard, so that
-asking who is late costs what is late. A silence counts only where it could have been heard:
+Times are arguments, in microseconds of a monotonic clock. Targets are ordered by their last heartbeat, so a check costs
+O(expired targets). Only time in which a heartbeat could have been received counts:
 
-1. After a pause between two `tick`s longer than `stall`, in which this process did not listen, everybody has a fresh
-   timeout; so it is after `refresh`, where the topic could not be read or written.
-2. `expired` is asked with a time up to which everything that was sent has been heard: the caller reads the topic to
-   its end first.
+1. After a pause longer than `stall` between two `tick`s, in which this process did not listen, and after `refresh`,
+   when the topic could not be read or written, every target has a full timeout.
+2. Callers pass `expired` a time up to which they have received everything: they read the topic to its end first.
 
-Not safe for use by several threads.
+Not thread-safe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Only what two reports in a row say against the log counts: one may have crossed what would explain it."""
+"""Reports a contradiction only when two reports in a row contain it: an event in flight may explain a single one."""
 
 from __future__ import annotations
 

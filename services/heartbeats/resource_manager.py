@@ -1,7 +1,7 @@
-"""The ResourceManager's heartbeats: one broadcast to all TaskExecutors, and their SlotReports (document 000).
+"""The ResourceManager's heartbeats: one broadcast to all TaskExecutors, and their SlotReports in the answers.
 
-A heartbeat says how far its sender has read the log. One whose position stands still below what is read here does not
-count: a TaskExecutor that sends and does not read is told nothing, and is as silent as one that does not send.
+A heartbeat contains the sender's position in the log. A heartbeat does not count if that position stands still while
+the log grows: a TaskExecutor that sends and does not read the log is lost like one that does not send.
 """
 
 from __future__ import annotations

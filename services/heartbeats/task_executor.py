@@ -1,5 +1,6 @@
-"""A TaskExecutor's heartbeats: its SlotReport to the ResourceManager, and to each JobMaster that it is connected to
-the Executions that run here (document 000). A master's silence stops no task: the log is what counts."""
+"""A TaskExecutor's heartbeats: its SlotReport to the ResourceManager, and the Executions that run here to each
+connected JobMaster. A silent master stops no task: only the log does.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The heartbeats topic: what processes say to each other beside the log, and how it is read (design, section 2).
+"""The contract of the heartbeats topic: soft state that processes exchange outside the log.
 
-Soft state: a reader begins at the end, nothing is replayed, what is lost is lost. Partition MASTERS is read by the
-masters and written by TaskExecutors, TASK_EXECUTORS the other way round, so that nobody reads what it wrote. Readers
-skip by Kafka's headers what is not for them, without decoding it.
+A reader starts at the end, nothing is replayed, and losses are not repaired. TaskExecutors write partition MASTERS,
+which masters read; masters write TASK_EXECUTORS. So nobody reads its own heartbeats. Readers skip heartbeats for others
+by their Kafka headers, without decoding them.
 """
 
 from __future__ import annotations

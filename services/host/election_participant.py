@@ -1,19 +1,17 @@
-"""Which roles a process stands for, as the log goes on, and what a mandate that it is given is worth.
+"""Joins the elections for the roles of a process, and checks the epochs of the grants.
 
-The roles of its own it stands for from the start. The latch of a job stays off the way of its submission: whoever leads
-the job by leading the Dispatcher stands for it when it has run for a moment, so that ZooKeeper never hears of a short
-job, and for one such job after the other: they are led well without, and of many that come at once none is to pay for
-the latches of those before it. The others stand for a job once the Dispatcher has got another leader than the one that
-began it, or once it was claimed.
-Nobody stands for a job at rest.
+A process joins the elections for its own roles at start-up. It joins the election for a job later, to keep ZooKeeper
+out of job submission: the leader of the Dispatcher leads unclaimed jobs implicitly, and joins a job's election once the
+job has run for a moment, one job at a time. Short jobs never reach ZooKeeper. Other processes join a job's election
+once the Dispatcher has another leader than the one that started the job, or once the job was claimed. Nobody joins the
+election for a quiescent job.
 
-Many masters learn at the same moment of many jobs to stand for, and the quickest would get all of them. So each waits
-for a moment, which is another for each job and master: the jobs, and whoever is next for each, spread over the masters.
+After a failover many masters learn of many jobs at the same moment. Each waits for a delay derived from job and master,
+so that the jobs, and the next candidates for each, spread over the masters.
 
-A mandate's epoch is the time of an election by ZooKeeper's clock. One that is not above the log's last may have come
-too late: another process was elected meanwhile. Then this one stands anew, and will be given a later one. But one that
-was stood for after this process had read the log's epoch has to be above it, or that clock is not the one that the log
-knows: that is found out by the roles of its own.
+The epoch of a grant is the creation zxid of the election node. A grant whose epoch is not above the log's epoch is
+stale: another process was elected meanwhile; this process leaves and rejoins. If the grant is stale although this
+process joined after it read that epoch, ZooKeeper lost its data or is another ensemble: StaleElectionEpoch.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
-"""How what a leader decides gets into the log, and what becomes of what can't.
+"""Appends the events of leaders to the log, and handles events that can't be appended.
 
-Jobs of many users share a process. A JobMaster whose `decide` fails, or who owes an event that the log does not take,
-would end the process, and that of each successor, which folds the same log and owes the same. So its job fails
-(JobMasterFailed), and the others go on. One that fails again when its job has ended is spoken for: what others
-wait for is said without its `decide`.
+Jobs of many users share a process. If a JobMaster's `decide` fails, or the log refuses its event, every successor would
+fail in the same way, because it replays the same log. Therefore only that job fails (JobMasterFailed), and the others
+continue. If the JobMaster fails again after its job ended, the appender sends the remaining final events itself.
 
-The Dispatcher, the ResourceManager and TaskExecutors fail fast: what they say is bounded where it comes from, a job
-where it is admitted (pipelines/graph/limits.py), what TaskExecutors say of themselves where the ResourceManager hears
-it (resource_manager/bounds.py). What tasks say and does not fit fails the task or its part in a checkpoint
-(task_executor/unfit.py).
+The Dispatcher, the ResourceManager and TaskExecutors fail fast. Their events are bounded at the source: jobs at
+admission (pipelines/graph/limits.py), registrations at the ResourceManager (resource_manager/message_limits.py). If a
+task's event is too large, the task or its checkpoint fails (task_executor/rejected_events.py).
 
-One append has at most MOST_BYTES. The rest is decided again in the next turn: `decide` compares what is with what must
-be, so that nothing is lost by it.
+One append has at most MAX_APPEND_BYTES. The next turn decides the rest again: `decide` compares the state with its
+target, so nothing is lost.
 """
 
 from __future__ import annotations

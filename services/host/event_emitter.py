@@ -1,8 +1,7 @@
-"""What shells say, on its way into the log.
+"""Appends the events of shells to the log, asynchronously and in order.
 
-A shell must not wait for Kafka: while a TaskExecutor's runtime waited for the acknowledgement of one task's state, its
-other tasks would not start. So what is said is queued, and one thread appends it in the order in which it was said, as
-much at a time as has gathered.
+A shell must not wait for Kafka: otherwise a TaskExecutor would start no task while the state of another is appended.
+Events are queued, and one thread appends them in batches.
 """
 
 from __future__ import annotations

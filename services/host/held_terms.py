@@ -1,7 +1,7 @@
-"""Under which epochs a process speaks.
+"""The terms under which a process leads roles.
 
-A term of a role begins when the process has read its own claim back unfenced, and ends when it steps down. A JobMaster
-that nobody has claimed is led in the Dispatcher's term (services/core/leadership.py).
+A term of a role starts when the process reads its own claim back unfenced, and ends when it steps down. A job without a
+claim is led in the Dispatcher's term (services/core/leadership.py).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""The one loop that runs roles in a process (design, section 3).
+"""The loop that runs the roles of a process.
 
-Read a batch, evolve. For what it leads, once its own last append has come back: decide, append; then have the shells
-perform what the states demand. Standbys do all but decide, and are warm: what they take over costs them an append and
-its read-back. Nothing is decided on what was only sent: the log is read back first, so that a fenced leader's last
-words move nothing.
+One turn: read a batch and apply it. For the roles that the process leads, once its own last append is read back:
+decide, append, and let the shells perform the instructions. Standbys do everything except deciding, so a takeover costs
+one append and its read-back. A leader never decides on events that it only sent: it reads them back first, so the
+events of a fenced leader have no effect.
 
-What a process leads changes while it runs. An election gives it mandates and takes them away
-(high_availability/mandates.py); the host claims what it was given, in the log, and leads once it has read its claim
-back unfenced. It steps down where a mandate is gone, or where it reads another's claim. While the mandates are
-suspended it decides nothing and keeps everything. Without an election (`high-availability.type: none`) the newest
-process is given all, and the one that it deposes ends.
+The set of led roles changes at run time. An election grants and revokes leadership (election/leader_election.py). The
+host claims each grant in the log, and leads once it reads its claim back unfenced. It steps down when a grant is
+revoked, or when it reads the claim of another process. While the election is suspended it decides nothing and keeps
+everything. Without an election (`high-availability.type: none`) the newest process leads all roles, and the process
+that it deposes ends.
 """
 
 from __future__ import annotations

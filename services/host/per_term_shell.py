@@ -1,8 +1,8 @@
-"""A shell that begins anew whenever its role is led anew by the same process.
+"""A shell that is created anew for each term of a role.
 
-A process that steps down and is elected again must not go on with what it knew before: who led meanwhile has gone on.
-So a role of which there is one has a shell of its own for each term. The end of a shell may take as long as what it
-has begun takes, and the host does not wait for it; what an ended shell says is dropped.
+A process that steps down and is elected again must not continue with its old knowledge: another leader acted meanwhile.
+So each term of a singleton role has its own shell. Closing a shell may take as long as its running work; the host does
+not wait for it, and events of a closed shell are dropped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What all Kafka clients of the services have in common.
+"""Configuration and error handling that all Kafka clients of the services share.
 
-librdkafka writes its own log to stderr, a line for every lost connection; people get ours instead: one when no broker
+librdkafka logs a line to stderr for every lost connection. Here it is silenced: users see one message when no broker
 answers, and an exception where it matters.
 """
 

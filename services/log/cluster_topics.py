@@ -1,7 +1,7 @@
-"""The topics of a cluster, and the first event of its log.
+"""Creates the topics of a cluster, and the first event of its log.
 
-Who creates the log says in it where the submissions begin that the log is to admit. Those that lie in their topic
-already belong to a log that is gone, and are not run again.
+The creator of the log records where admission starts in the submissions topic. Submissions that are already there
+belong to an earlier log, and are not run again.
 """
 
 from __future__ import annotations

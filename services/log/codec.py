@@ -1,12 +1,12 @@
-"""Events as bytes and back.
+"""Encodes events to bytes and decodes them.
 
-Without a schema registry an event is written in Avro's single-object encoding: the marker C3 01, the CRC-64-AVRO
-fingerprint of its schema (8 bytes, little-endian), the Avro body. With one it is written in Confluent's wire format:
-a zero byte, the schema id (4 bytes, big-endian), the Avro body; subjects follow TopicRecordNameStrategy. Where the
-registry does not answer, and has not told the id of a schema before, the single-object encoding is written. Readers
-accept both, also of writers that keep logical types in the canonical form, and also where an earlier release wrote: its
-schema is the registry's or, by the fingerprint, one of those that are shipped (`schemas/released`), and fastavro makes
-of it and ours what Avro's rules of resolution say.
+Without a schema registry an event has Avro's single-object encoding: the marker C3 01, the CRC-64-AVRO fingerprint of
+its schema (8 bytes, little-endian), the Avro body. With a registry it has Confluent's wire format: a zero byte, the
+schema id (4 bytes, big-endian), the Avro body; subjects follow TopicRecordNameStrategy. If the registry does not answer
+and the id of a schema is not known yet, the single-object encoding is used. Readers accept both, from writers that keep
+logical types in the canonical form, too. For an event of another release the writer's schema comes from the registry
+or, by fingerprint, from the released schemas (`schemas/released`); fastavro resolves it against this release's schema
+by Avro's rules.
 """
 
 from __future__ import annotations

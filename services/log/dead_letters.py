@@ -1,11 +1,11 @@
-"""Dead letters: what could not be read or was not allowed, kept with the reason and where it came from.
+"""Dead letters: records that could not be read or were not allowed, stored with the reason and their source.
 
-Written before the refusal is recorded, so that nothing is refused without a letter. A record is known by its source
-(topic, partition, offset): met again, after a crash or in a replay, it gets no second letter. For that the last few
-letters are read, and no more: records of the log are met in order, so that all up to the last one that has a letter
-have theirs, and of submissions only those are met again that were refused a moment before a crash.
+A dead letter is written before the rejection is recorded, so every rejection has one. A record is identified by its
+source (topic, partition, offset), so that a record that is met again, after a crash or in a replay, gets no second
+letter. To detect that, only the last few letters are read: records of the log are met in order, and submissions are met
+again only if they were rejected a moment before a crash.
 
-Letters are for people. Where their topic was deleted, a line in the log takes their place, and the cluster goes on.
+Dead letters are for people. If their topic was deleted, a log line replaces them, and the cluster continues.
 """
 
 from __future__ import annotations

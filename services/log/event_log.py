@@ -1,12 +1,13 @@
-"""The contract of an event log, whatever keeps it.
+"""The contract of an event log, on Kafka or in memory.
 
-1. Appended events get increasing offsets, in the order in which they were given; an append that returned is durable.
-2. A tail sees every readable event from its offset on, once, in order; offsets may have gaps.
-3. `read_to_end` takes the end first and stops exactly there, also when the last offsets hold no events
-   (markers of transactions, aborted events, unreadable values).
-4. A log whose head is gone below the wanted offset is refused, never read as an empty one.
+1. Appended events get increasing offsets, in the given order. An append that returned is durable.
+2. A tail delivers every readable event from its offset on, once, in order. Offsets may have gaps.
+3. `read_to_end` reads the end first and stops exactly there, also if the last offsets hold no events (transaction
+   markers, aborted events, unreadable values).
+4. A log that was truncated beyond the wanted offset raises an error. It is never read as an empty log.
 
-What can't be decoded is not lost: the reader is told where it is and why (`Unreadable`), and goes on.
+A record that can't be decoded is reported to the reader with its place and the reason (`Unreadable`); reading
+continues.
 """
 
 from __future__ import annotations

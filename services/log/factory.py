@@ -1,4 +1,4 @@
-"""How a process gets at the cluster's log and topics, as its configuration says."""
+"""Creates the log, its codec and Kafka clients from a process's configuration."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The event log on Kafka: one partition, an idempotent producer, readers with `assign` and no group.
+"""The event log on Kafka: one partition, an idempotent producer, consumers with `assign` and without a group.
 
-The end is the last stable offset, taken from the broker before reading. A reader reaches it by its position or by
-the broker's end-of-partition signal, because markers of transactions occupy offsets that no record will ever have
-(design, section 2: replay ends exactly).
+The end is the last stable offset, read from the broker first. A reader has reached it by its position or by the
+broker's end-of-partition signal, because transaction markers occupy offsets that never hold a record.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The event log in memory: the twin of Kafka's, for tests and simulations.
+"""The event log in memory, for tests and simulations.
 
-It keeps encoded bytes, so that what can't be written to Kafka can't be written here either.
+It stores encoded bytes, so that an event that Kafka would refuse is refused here, too.
 """
 
 from __future__ import annotations

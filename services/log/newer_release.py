@@ -1,14 +1,14 @@
-"""What an older release meets in a log that a newer one writes: it stops where it can't read on.
+"""Stops an older release at the first event of a newer release that it can't read.
 
-A service's event that is passed over leaves a hole in the state, and nobody notices: a job runs for ever, a task is
-never cancelled. So a process stops at the first event whose schema it does not know. Garbage has no such power: the
-record stops a process only where its bytes begin like an event, with a Header that names
+If a reader skipped an event of a service, its state would be wrong without any sign: a job would run for ever, a task
+would never be cancelled. So a process stops at the first event whose schema it does not know. Garbage does not stop it:
+the bytes must begin like an event, with a Header that names
 
-- a service, under an epoch that is not below the one that its role has now, or
-- a client, with the place of the submissions topic that the Dispatcher admitted it from.
+- a service, under an epoch that is not below the current epoch of its role, or
+- a client, with the place in the submissions topic from which the Dispatcher admitted it.
 
-Who can write such a record into the log can also write any other word of a service there, so it gives nobody a power
-that Kafka's ACLs do not give. A record that must be passed over all the same is named by `log.skipped-offsets`.
+Whoever can write such a record to the log can forge any other event there, so this rule grants nothing beyond Kafka's
+ACLs. `log.skipped-offsets` names a record that readers must skip nevertheless.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The ids that a schema registry has given to this release's schemas, in a file that outlives the process.
+"""A file with the ids that a schema registry gave to this release's schemas.
 
-With them a process that starts while the registry is away reads and writes what it did before. An id never changes its
-schema, and the file says which schema, by its fingerprint, and which registry: so what stands in it stays true.
+With the file a process that starts while the registry is away reads and writes as before. An id never changes its
+schema; the file records the schema's fingerprint and the registry, so its content stays valid.
 """
 
 from __future__ import annotations

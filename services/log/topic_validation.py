@@ -1,7 +1,7 @@
-"""Whether the topics that a cluster finds are fit for it: others may have created them, with Kafka's defaults.
+"""Validates the existing topics of a cluster: others may have created them with Kafka's defaults.
 
-A log that Kafka deletes from, compacts, or spreads over several partitions is none. It is refused at the start, not
-when its head is gone. What only makes it less safe is a warning.
+A log that Kafka truncates, compacts, or spreads over several partitions is refused at start-up. Settings that only
+reduce safety cause a warning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Notices that a topic of the cluster was deleted, or created again, while a process runs.
+"""Detects that a topic of the cluster was deleted, or deleted and created again, while a process runs.
 
-A consumer may wait for half a minute before it says that its topic is gone, and never says that it is another one: it
-just reads on. A topic has an id (KIP-516), which another of its name does not have. So Kafka is asked every few
-seconds.
+A consumer may need half a minute to report that its topic is gone, and never reports that the topic is another one: it
+continues to read. A topic has an id (KIP-516), which a new topic of the same name does not share. So the watch asks
+Kafka every few seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cluster's topics (design, section 2): their names, partitions and retention, and how they come to be."""
+"""The cluster's topics: names, partitions, retention, and their creation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a cluster is: the first that every process and command has to know."""
+"""Options that name the cluster and its Kafka. Every process and command reads them."""
 
 from __future__ import annotations
 

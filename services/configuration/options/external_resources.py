@@ -1,4 +1,4 @@
-"""Resources of a TaskExecutor that tailrace knows by their names only, such as GPUs."""
+"""External resources of a TaskExecutor, such as GPUs, which tailrace knows by name only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How processes find out that one of them is gone."""
+"""Heartbeat interval and timeout."""
 
 from __future__ import annotations
 

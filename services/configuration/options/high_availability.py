@@ -1,4 +1,4 @@
-"""Who says which of several masters leads, and where they keep what outlives each of them."""
+"""Leader election, and the storage that outlives each master."""
 
 from __future__ import annotations
 

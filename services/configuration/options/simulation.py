@@ -1,4 +1,4 @@
-"""Clusters in which only the masters are real."""
+"""Options for clusters in which only the masters are real."""
 
 from __future__ import annotations
 

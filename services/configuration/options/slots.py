@@ -1,4 +1,4 @@
-"""Requests for slots, and slots that are not used."""
+"""Slot requests, and unused slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a snapshot of the log's state is taken, and the masters compare theirs."""
+"""Snapshots of the replayed state, and the comparison of state hashes between masters."""
 
 from __future__ import annotations
 
