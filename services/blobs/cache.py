@@ -1,8 +1,9 @@
-"""The BlobCache of a TaskExecutor: a local copy of each blob that it needs (document 001).
+"""The BlobCache of a TaskExecutor: a local copy of each blob that it needs (Flink's BlobCache).
 
-Looked for where it is nearest: here, in the cluster's store, at the BlobServer of the leader. What comes is checked
-against the key's digest wherever it came from, also what lies here; so a file that was damaged is fetched again. The
-server may be dead, and its successor not known yet: it is asked several times, and each time where it is now.
+A blob is looked up in the nearest place first: the local cache, the cluster's store, the BlobServer of the leader.
+Content from every source is checked against the key's digest, also content of the local cache, so a damaged file is
+fetched again. The server may be dead and its successor not known yet: the cache retries, and resolves the leader's
+address each time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The BlobServer of a jobmanager as its configuration says, and what it deletes by itself (document 000's clean-up).
+"""The BlobServer of a jobmanager, as configured, and the deletion of blobs that no job needs any more.
 
-Level-triggered: what is on disk and in the store is compared with what the log says of the jobs, now and then, by every
-jobmanager, leading or standing by. So nothing has to be remembered, and what one that was killed has left another one
-removes. A job that has ended never begins again, so who is behind in the log keeps too much, and deletes nothing that
-is needed. Blobs of a job that the log does not know may be of one that is being submitted: they stay for a while.
+Level-triggered: every jobmanager, leader or standby, periodically compares what is on disk and in the store with the
+states of the jobs in the log. So nothing has to be remembered, and one process removes what a killed one left. A job
+that has ended never starts again, so a process that lags behind the log keeps too much and deletes nothing that is
+needed. Blobs of a job that the log does not know may belong to a submission in progress: they are kept for a while.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which parts of a job travel as blobs, beside the log, and which blobs a job names.
+"""Decides which parts of a job travel as blobs, and finds the blobs that a job names.
 
-Files that it ships, and pickled functions: each that is large and, where all of them together are, the largest of the
-others too: the log has the graph of a job once for each TaskExecutor. A job names blobs that belong to it and no
-others: its id is in their keys. Masters never need what is in them, but to build the graph of a program that came in
-such files.
+Shipped files and pickled functions become blobs: each large one and, if all of them together are large, the largest of
+the others, because the log contains the job's graph once for each TaskExecutor. A job names only blobs that belong to
+it: the key contains the job id. Masters need a blob's content only to build the graph of a program that was shipped as
+files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Names of blobs: whose it is, and what is in it.
+"""Keys of blobs: the job that owns it, and the digest of its content.
 
-The digest is the name: what was fetched under a key is checked against it, so that it does not matter who served it,
-and the same content is kept once. The job's id is the scope: when the job has ended, all that is its goes.
+Content that is fetched under a key is checked against the digest, so its source does not matter, and equal content is
+stored once. The job id is the scope: when the job has ended, all its blobs are deleted.
 """
 
 from __future__ import annotations

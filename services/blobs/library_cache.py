@@ -1,7 +1,7 @@
-"""Who needs which blobs on a TaskExecutor (document 001's BlobLibraryCacheManager).
+"""Counts which tasks of a TaskExecutor need which blobs (Flink's BlobLibraryCacheManager).
 
-A task names the blobs that it needs when it comes, and is known until it has ended; for as long as a job has a task
-here its blobs stay. After the last one's end they stay for an interval more, since a task that fails often comes back.
+A task names its blobs when it is deployed, and is counted until it ends. While a job has a task here its blobs stay.
+After the end of the last task they stay for an interval, since a task that fails often returns.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Blobs in a local directory: of a BlobServer, a BlobCache, or storage that is mounted here.
+"""Blobs in a local directory: of a BlobServer, of a BlobCache, or of mounted shared storage.
 
-    incoming/temp-...          what is being written; has a lock for as long as its writer lives
-    job_<id>/blob_p-<SHA-256>  what a job owns; t- for transient ones
-    no_job/blob_p-<SHA-256>    what belongs to none
+    incoming/temp-...          being written; locked while its writer lives
+    job_<id>/blob_p-<SHA-256>  owned by a job; t- for transient blobs
+    no_job/blob_p-<SHA-256>    owned by no job
 
-A file gets its name when all of it is there and its digest is right: no reader ever sees a part, and a writer that is
-killed leaves an unlocked temporary file only, which the next process removes. Several processes may share a directory.
+A file gets its name when it is complete and its digest is right: no reader sees a partial file. A writer that is killed
+leaves only an unlocked temporary file, which the next process deletes. Several processes may share a directory.
 """
 
 from __future__ import annotations

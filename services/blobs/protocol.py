@@ -1,16 +1,16 @@
-"""How blobs travel: requests and answers on one TCP connection, any number after one another (document 001).
+"""The blob protocol: requests and answers over one TCP connection, any number in sequence.
 
-A frame is a length (4 bytes, big-endian) and so many bytes: a request or an answer in MessagePack, or a piece of a
-body. A body is pieces of up to CHUNK bytes and one of none at its end.
+A frame is a length (4 bytes, big-endian) and that many bytes: a request or an answer in MessagePack, or a chunk of a
+body. A body is a sequence of chunks of up to CHUNK bytes, ended by an empty chunk.
 
-    PUT     -> SEND, body -> OK, or at once OK where the blob is there already, or a refusal
+    PUT     -> SEND, body -> OK, or at once OK if the blob exists, or an error
     GET     -> OK with the size, body
     DELETE  -> OK
 
-Before its first request a client proves who it is, where the server asks for it (identity.py).
+If the server requires it, a client authenticates before its first request (shared_secret_auth.py).
 
-The server answers before a body is sent, so that a refusal costs no transfer. Whoever breaks these rules, or is slower
-than `Pace` allows, loses the connection.
+The server answers before a body is sent, so that a refusal costs no transfer. It closes the connection of a client that
+breaks these rules, or is slower than `Timeouts` allows.
 """
 
 from __future__ import annotations

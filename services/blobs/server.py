@@ -1,9 +1,9 @@
-"""The BlobServer of a jobmanager: PUT, GET and DELETE over TCP (document 001).
+"""The BlobServer of a jobmanager: PUT, GET and DELETE over TCP (Flink's BlobServer).
 
-A thread for each connection, up to a limit: then it takes no more until one has ended, and those that only wait for
-somebody to ask something are ended first. Who asks is known only where the cluster has a secret (identity.py); what may
-be run is decided by who may submit jobs, whose requests name blobs by their digests. It listens on the loopback
-interface unless it is told otherwise.
+One thread for each connection, up to a limit. At the limit it closes idle connections first, and otherwise accepts no
+more until one has ended. Clients are authenticated only if the cluster has a secret (shared_secret_auth.py). Which code
+may run is decided by who may submit jobs: a submission names blobs by their digests. It listens on the loopback
+interface unless configured otherwise.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Who may speak to a BlobServer: whoever knows the cluster's secret, where it has one (`blob.secret-file`).
+"""Authentication at a BlobServer with the cluster's shared secret, if it has one (`blob.secret-file`).
 
     client -> HELLO
     server -> PROVE, challenge
     client -> PROOF, nonce, HMAC-SHA256(secret, "client", challenge, nonce)
     server -> OK, HMAC-SHA256(secret, "server", challenge, nonce)
 
-Both sides prove that they know the secret, and neither says it; challenge and nonce are drawn for each connection, so
-that nothing can be said again. The client proves first: a server gives nobody unknown anything to guess the secret by.
-What follows on the connection is neither encrypted nor signed.
+Both sides prove that they know the secret, and neither sends it. Challenge and nonce are drawn for each connection, so
+that nothing can be replayed. The client proves first, so that a server gives an unknown client nothing to guess the
+secret by. The rest of the connection is neither encrypted nor signed.
 """
 
 from __future__ import annotations

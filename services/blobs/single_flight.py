@@ -1,4 +1,4 @@
-"""One at a time for each blob: who comes while it is fetched waits, and then finds it there."""
+"""One fetch at a time for each blob: a concurrent caller waits, and then finds the blob."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a cluster's blobs outlive any of its machines (document 001's BlobStore, below `high-availability.storageDir`).
+"""The cluster's shared store of blobs, below `high-availability.storageDir` (Flink's BlobStore).
 
-Every BlobServer and BlobCache of the cluster reaches it, so that a blob is there while the server that took it is gone.
-The layout is that of a server's directory. On file systems that show what is only half written, a reader finds that out
-by the digest, as with anything that is wrong with what is stored.
+Every BlobServer and BlobCache of the cluster reads it, so a blob is available while the server that received it is
+gone. The layout is that of a server's directory. On file systems that show partial files, a reader detects them by the
+digest, like any other damage.
 """
 
 from __future__ import annotations

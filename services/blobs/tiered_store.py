@@ -1,7 +1,7 @@
-"""The blobs that a BlobServer has: on its disk, and behind that in the cluster's store (document 001).
+"""The blobs of a BlobServer: on its disk, and in the cluster's shared store.
 
-What was put is on disk and in the store before that is said. What the disk lacks, as after another master has taken
-the lead, or what has been damaged there, is fetched from the store again.
+A PUT is acknowledged when the blob is on disk and in the store. A blob that is missing or damaged on disk, for example
+after another master has taken over, is fetched from the store.
 """
 
 from __future__ import annotations

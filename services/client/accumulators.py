@@ -1,8 +1,8 @@
-"""What a job has counted so far: what its ended attempts said in the log, and what heartbeats say of those that run.
+"""The accumulators of a job: from ended attempts in the log, and from heartbeats of running ones.
 
-An attempt goes on from what the one before it had committed (graph/accumulators.py), so that of each subtask the
-latest attempt that has said anything is right, and of one attempt its end. Heartbeats are soft state: they lag by an
-interval, and a reader takes the last ones that are there.
+An attempt continues from the values that the previous attempt committed (graph/accumulators.py). So for each subtask
+the latest attempt that reported anything counts, and for an attempt its final report. Heartbeats are soft state: they
+lag by one interval, and a reader takes the last ones that exist.
 """
 
 from __future__ import annotations

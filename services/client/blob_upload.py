@@ -1,4 +1,4 @@
-"""A client's way to the BlobServer: where it is now, and what of a job goes there before the job is submitted."""
+"""Uploads the large parts of a job to the BlobServer before the job is submitted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What comes of a request for a checkpoint or savepoint: who is awaited while it is taken, and where it is then.
+"""Follows a requested checkpoint or savepoint: the subtasks that have not acknowledged yet, and its final location.
 
-Answers name the client and the job, but not the request: a client that asks for several things at once of one job
-takes an address of its own for each (a `Client`).
+Answers name the client and the job, but not the request. A client with several concurrent requests for one job uses an
+own address (a `Client`) for each.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Requests to a cluster. A request is one Avro event in `<c>.submissions`; a client in any language does the same.
+"""Sends requests to a cluster. A request is one Avro event in `<c>.submissions`; a client in any language does the
+same.
 
-A request that was produced is durable: where no jobmanager runs, the next one admits it.
+A request that was produced is durable: if no jobmanager runs, the next one admits it.
 """
 
 from __future__ import annotations

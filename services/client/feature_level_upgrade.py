@@ -1,4 +1,4 @@
-"""Having a cluster go by the rules of this release (services/core/feature_level.py)."""
+"""Raises the feature level of a cluster to that of this release (services/core/feature_level.py)."""
 
 from __future__ import annotations
 

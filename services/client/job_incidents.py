@@ -1,7 +1,8 @@
-"""What befalls a job, for whoever submitted it: tasks that fail, slots that are lost or not to be had, checkpoints that
-fail, what starts again after that, and from where. Without this a job that restarts for ever looks like one that runs.
+"""Incidents of a job, for its submitter: failed tasks, lost or missing slots, failed checkpoints, restarts and their
+causes. Without them a job that restarts for ever looks like one that runs.
 
-Read off what is said to and by the job's JobMaster: nothing of it is said to clients.
+They are derived from the events that the job's JobMaster sends and receives. None of these events is addressed to
+clients.
 """
 
 from __future__ import annotations

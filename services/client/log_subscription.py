@@ -1,8 +1,8 @@
-"""The answers: what the log says to one client, to all clients, and to everyone.
+"""Delivers the answers in the log that are addressed to one client, to all clients, or to everyone.
 
-A conversation begins at the end that the log had when it was opened, so that one opened before a request misses no
-answer to it. Like every reader it ignores what a deposed leader says, for which it folds who leads from the start. By
-the way it learns the cluster's configuration, which the log has, too.
+A subscription starts at the end that the log has when it is opened, so a subscription that is opened before a request
+misses no answer. Like every reader it ignores events of deposed leaders; for that it replays leadership from the start
+of the log. It also reads the cluster's configuration from the log.
 """
 
 from __future__ import annotations

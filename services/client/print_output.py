@@ -1,4 +1,4 @@
-"""What a job's print sinks wrote: the topic `<c>.job.<job>.output`, committed transactions only."""
+"""Reads what a job's print sinks wrote: the topic `<c>.job.<job>.output`, committed transactions only."""
 
 from __future__ import annotations
 

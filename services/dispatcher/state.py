@@ -1,4 +1,4 @@
-"""What the Dispatcher knows: jobs by id, how far the submissions are admitted, and whether the cluster is ending."""
+"""The Dispatcher's state: jobs by id, admitted positions of submissions, and a shutdown in progress."""
 
 from __future__ import annotations
 

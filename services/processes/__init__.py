@@ -1,1 +1,1 @@
-"""The processes of a cluster: which roles, shells and connections each puts together."""
+"""The processes of a cluster: each module connects the roles, shells and connections of one kind of process."""

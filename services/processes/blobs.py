@@ -1,4 +1,4 @@
-"""The blobs of each kind of process, put together."""
+"""Blobs of each kind of process."""
 
 from __future__ import annotations
 

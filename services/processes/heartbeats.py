@@ -1,4 +1,4 @@
-"""The heartbeats of each kind of process, put together."""
+"""Heartbeats of each kind of process."""
 
 from __future__ import annotations
 

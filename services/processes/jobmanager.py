@@ -1,10 +1,10 @@
 """The jobmanager process: it leads the Dispatcher, the ResourceManager and JobMasters, or stands by.
 
-Killed at any moment it loses nothing: the next one folds the log, takes the next epoch, and says what is still owed;
-tasks run on meanwhile. With `high-availability.type: zookeeper` any number of them stand by, warm, and the roles may be
-led by different ones; without, the newest leads all, and the one before it ends. It may start before Kafka. SIGTERM
-stops the process, not the cluster; the cluster ends by ShutDownCluster. A process that ends hands over first, and then
-ends what it has begun: another is elected within a second.
+A kill at any moment loses nothing: the next leader replays the log, takes the next epoch, and sends what is missing;
+tasks continue meanwhile. With `high-availability.type: zookeeper` any number of jobmanagers stand by, and different
+ones may lead different roles. Without it the newest leads all, and the previous one ends. It may start before Kafka.
+SIGTERM stops the process, not the cluster: ShutDownCluster does that. An ending process gives up its leadership first,
+so that another is elected within a second.
 """
 
 from __future__ import annotations

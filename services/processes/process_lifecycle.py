@@ -1,4 +1,4 @@
-"""What every process of a cluster has: an address, a session of its own, a log for people, an orderly end."""
+"""What all processes of a cluster share: an address, a session id, a log for people, an orderly end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A taskexecutor process of a simulated cluster: many TaskExecutors, whose tasks only run.
+"""A process of a simulated cluster with many TaskExecutors, whose tasks do nothing.
 
-They register under their resource ids, go on with the slots and tasks that the log says they have, send heartbeats, and
-leave when they are told to, or all together at SIGTERM.
+They register under their resource ids, continue with the slots and tasks that the log assigns to them, send heartbeats,
+and leave when they are told to, or all together at SIGTERM.
 """
 
 from __future__ import annotations

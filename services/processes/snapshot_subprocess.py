@@ -1,7 +1,7 @@
-"""A snapshot taken by a child process: the leader asks for it, and waits for one line of JSON.
+"""Takes a snapshot in a child process: the leader starts it and waits for one line of JSON.
 
-The child has the leader's configuration, reads the log and the store by itself, at a lower priority, and ends when its
-standard input does: when the leader is gone.
+The child has the leader's configuration, reads the log and the store itself, at a lower priority, and ends when its
+standard input is closed, so it does not outlive the leader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Snapshots and state hashes in each kind of process, put together."""
+"""Snapshots and state hashes of each kind of process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The taskexecutor process: one TaskExecutor, its SparkSession and its tasks (Flink's TaskManagerRunner).
 
-It may start before the jobmanager, and before Kafka: what it says waits in the log until somebody answers. SIGTERM
-makes it leave: it tells the ResourceManager first, then ends its tasks, which report nothing more.
+It may start before the jobmanager, and before Kafka: its events wait in the log until somebody answers. At SIGTERM it
+disconnects from the ResourceManager first, and then ends its tasks, which report nothing more.
 """
 
 from __future__ import annotations

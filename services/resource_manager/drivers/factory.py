@@ -1,4 +1,4 @@
-"""Which driver `resourcemanager.worker-driver` names: a driver for another platform is one line more in the table."""
+"""Creates the driver that `resourcemanager.worker-driver` names. A driver for another platform is one more entry here."""
 
 from __future__ import annotations
 
