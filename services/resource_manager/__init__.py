@@ -1,4 +1,4 @@
-"""The ResourceManager: registers TaskExecutors, manages their slots (SlotManager), and allocates slots to JobMasters."""
+"""The ResourceManager: registers TaskExecutors, manages their slots (SlotManager), allocates slots to JobMasters."""
 
 from .role import ResourceManager
 

@@ -1,4 +1,4 @@
-"""Creates the driver that `resourcemanager.worker-driver` names. A driver for another platform is one more entry here."""
+"""Creates the driver that `resourcemanager.worker-driver` names. Another platform is one more entry."""
 
 from __future__ import annotations
 
