@@ -18,8 +18,10 @@ SOAK_MINUTES ?= 10
 FAULTS ?= 22
 # Further arguments for pytest: make test T="tests/infra -k restart"
 T ?=
-# What starts no servers runs in as many processes as there are cores; servers have the machine for themselves.
+# Unit tests run in as many processes as there are cores. Integration tests of one file share servers, and up to four files
+# run at the same time; the longest files come first (tests/conftest.py).
 SIDE_BY_SIDE := -n auto --dist worksteal
+BY_FILE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # pytest's exit code where nothing is selected: `T` may name unit tests only, or integration tests only.
 NONE_SELECTED := 5
 
@@ -68,7 +70,7 @@ coverage: .make/venv  ## Which lines and branches the unit tests run: a summary 
 test: setup  ## All tests but the long ones, with real Kafka and real Spark
 	@unit=0; $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) || unit=$$?; \
 	[ $$unit = 0 ] || [ $$unit = $(NONE_SELECTED) ] || exit $$unit; \
-	$(BIN)/pytest -m "integration and not soak" --durations=20 $(T) || { code=$$?; [ $$code = $(NONE_SELECTED) ] && [ $$unit = 0 ] || exit $$code; }
+	$(BIN)/pytest $(BY_FILE) -m "integration and not soak" --durations=20 $(T) || { code=$$?; [ $$code = $(NONE_SELECTED) ] && [ $$unit = 0 ] || exit $$code; }
 
 .PHONY: soak
 soak: setup  ## Thousands of random histories of clusters and of programs, the integration tests, and every process killed under a job, for SOAK_MINUTES (10)
