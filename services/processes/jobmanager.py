@@ -12,20 +12,20 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ...infra.logging_setup import logger
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
-from ..configuration.options.simulation import SIMULATED
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell
 from ..dispatcher import Dispatcher
 from ..dispatcher.admission import SubmissionsReader
 from ..dispatcher.inline_limit import InlineLimit
 from ..dispatcher.job_topic_cleaner import JobTopicCleaner
-from ..dispatcher.savepoints import DisposalResult, SavepointDisposer, dispose_savepoint
+from ..dispatcher.savepoints import SavepointDisposer, dispose_savepoint
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.state import DispatcherState
 from ..election.factory import create_leader_election
@@ -46,7 +46,6 @@ from ..resource_manager import ResourceManager
 from ..resource_manager.drivers.factory import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
-from ..simulation.fake_effects import NoTopicJobMasterEffects
 from . import heartbeats
 from .blobs import create_master_blobs
 from .index_validation import index_errors
@@ -67,9 +66,47 @@ from .snapshots import MasterSnapshots
 _log = logger(__name__)
 
 
-def run(configuration: Configuration, stop: threading.Event) -> None:
+FollowJobMaster = Callable[[str, JobMasterState], None]
+"""(address, state) of a JobMaster that is led here, whenever it changes."""
+RetireJobMaster = Callable[[str], None]
+"""The address of a JobMaster that is not led here any more."""
+
+
+class MasterEffects(NamedTuple):
+    """The side effects of a jobmanager that a simulated cluster replaces (simulated_jobmanager.py)."""
+
+    create_job_master_shell: Callable[[Configuration, Host, FollowJobMaster, RetireJobMaster], Shell]
+    dispose_savepoint: SavepointDisposer = dispose_savepoint
+    deletes_job_topics: bool = True
+    has_own_clock: bool = False
+    """Whether admitted requests get the time of the jobmanager's clock in place of their clients'."""
+
+
+def create_job_master_shell(
+    configuration: Configuration, host: Host, follow: FollowJobMaster, retire: RetireJobMaster
+) -> Shell:
+    """The shell of real JobMasters."""
+    return JobMasterShell(
+        host.emit,
+        create_admin_client(configuration),
+        configuration.cluster_id,
+        configuration.get(OUTPUT_RETENTION),
+        follow,
+        retire,
+        lambda: host.is_current,
+    )
+
+
+_REAL_EFFECTS = MasterEffects(create_job_master_shell)
+
+
+def run(
+    configuration: Configuration,
+    stop: threading.Event,
+    effects: MasterEffects = _REAL_EFFECTS,
+) -> None:
     """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
-    cluster, simulated = configuration.cluster_id, configuration.get(SIMULATED)
+    cluster = configuration.cluster_id
     wait_for_topics(configuration, stop)
     if stop.is_set():
         return
@@ -84,7 +121,6 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     log = LivenessTrackingLog(own_log)
     me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
     mandates = create_leader_election(configuration, me, log)
-    kafka_admin = create_admin_client(configuration)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
     host = Host(
         log,
@@ -114,16 +150,14 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
             say=say,
             write_dead_letter=letters.write,
             clock=clock,
-            stamps=simulated,
+            stamps=effects.has_own_clock,
             inline=inline,
             on_failure=host.fail,
         )
         claim = replica.leadership.leader(DISPATCHER)
         elected = None if claim is None else claim.offset
-        # What a simulated cluster's log tells of may be another cluster's to keep.
-        disposing: SavepointDisposer = _dispose_nothing if simulated else dispose_savepoint
         return DispatcherShell(
-            say, submissions, configuration.as_map(), blobs.depot, elected, disposing, inline
+            say, submissions, configuration.as_map(), blobs.depot, elected, effects.dispose_savepoint, inline
         )
 
     def resource_manager_shell(say: Emit, settled: Callable[[], None]) -> ResourceManagerShell:
@@ -138,23 +172,17 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     shells: dict[str, Shell] = {
         DISPATCHER: PerTermShell(host.emit, dispatcher_shell),
         RESOURCE_MANAGER: PerTermShell(host.emit, resource_manager_shell, of_workers.retire),
-        JOB_MASTER: NoTopicJobMasterEffects(host.emit, of_jobs.follow, of_jobs.retire)
-        if simulated
-        else JobMasterShell(
-            host.emit,
-            kafka_admin,
-            cluster,
-            configuration.get(OUTPUT_RETENTION),
-            of_jobs.follow,
-            of_jobs.retire,
-            lambda: host.is_current,
-        ),
+        JOB_MASTER: effects.create_job_master_shell(configuration, host, of_jobs.follow, of_jobs.retire),
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     snapshots: MasterSnapshots | None = None
     topics = create_topic_watch(configuration, host)
     job_topics = JobTopicCleaner(
-        kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _find_led_dispatcher(host), clock
+        create_admin_client(configuration),
+        cluster,
+        configuration.get(OUTPUT_RETENTION),
+        lambda: _find_led_dispatcher(host),
+        clock,
     )
     with raise_thread_failure(host):
         try:
@@ -163,7 +191,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
             beating.start()
             topics.start()
             blobs.start()
-            if not simulated:
+            if effects.deletes_job_topics:
                 job_topics.start()
             host.run(stop, shells, finished=_has_ended)
             _log.info("jobmanager ends", cluster=cluster)
@@ -182,11 +210,6 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
                     shell.close()
                 blobs.close()
                 log.close()
-
-
-def _dispose_nothing(path: str, *, may_be_gone: bool = False) -> DisposalResult:
-    del path, may_be_gone
-    return DisposalResult()
 
 
 def _find_led_dispatcher(host: Host) -> DispatcherState | None:

@@ -31,12 +31,19 @@ def jobmanager(
     configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions)
     from ....infra import threads
     from ....infra.logging_setup import log_to_stderr
-    from ...processes import jobmanager as entrypoint
+    from ...configuration.options.simulation import SIMULATED
     from ...processes.process_lifecycle import stop_on_signals
 
     log_to_stderr()
     threads.handle(threads.end_process)
-    entrypoint.run(configuration, stop_on_signals())
+    if configuration.get(SIMULATED):
+        from ...processes import simulated_jobmanager
+
+        simulated_jobmanager.run(configuration, stop_on_signals())
+    else:
+        from ...processes import jobmanager as process
+
+        process.run(configuration, stop_on_signals())
     return ExitCode.OK
 
 
