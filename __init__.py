@@ -7,6 +7,8 @@ loaded at first use.
 
 from typing import TYPE_CHECKING, Any
 
+from .infra.version import __version__
+
 if TYPE_CHECKING:
     from .pipelines.api import (
         AggregateFunction,
@@ -81,8 +83,6 @@ if TYPE_CHECKING:
         WindowedStream,
         shipped_file,
     )
-
-__version__ = "0.2.0.dev0"
 
 __all__ = [
     "BroadcastContext",

@@ -59,12 +59,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _release(versions: list[str], folder: Path = released.FOLDER) -> int:
-    from .. import __version__
+    from ..infra.version import __version__
 
     if versions != [__version__]:
         print(
-            f"--release {' '.join(versions)}: the schemas here are those of {__version__} (__init__.py), and those of "
-            "a release are written once: say that version, or set it first",
+            f"--release {' '.join(versions)}: these schemas are of {__version__} (infra/version.py), and those "
+            "of a release are written once: say that version, or set it first",
             file=sys.stderr,
         )
         return 2

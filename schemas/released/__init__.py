@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ... import __version__
+from ...infra.version import __version__
 from .. import avro
 
 FOLDER = Path(__file__).parent

@@ -37,7 +37,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from ... import __version__
+        from ...infra.version import __version__
 
         typer.echo(f"tailrace {__version__}")
         raise typer.Exit

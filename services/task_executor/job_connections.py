@@ -16,23 +16,9 @@ from . import checkpoints
 from .state import (
     JobConnection,
     TaskExecutorState,
+    connect,
 )
 from .task_slot_table import TaskSlotState
-
-
-def connect(state: TaskExecutorState, connection: JobConnection) -> TaskExecutorState:
-    """Stores a connection, and whether something is owed to its JobMaster."""
-    job_id = connection.job_id
-    owing = state.jobs_owing
-    if (
-        not connection.registration_sent
-        or (connection.answered and connection.slots_to_offer)
-        or job_id not in state.slots.per_job
-    ):
-        owing = owing.set(job_id, connection.cause)
-    elif job_id in owing:
-        owing = owing.delete(job_id)
-    return replace(state, jobs=state.jobs.set(job_id, connection), jobs_owing=owing)
 
 
 def reconnect(state: TaskExecutorState, connection: JobConnection, cause: int) -> TaskExecutorState:

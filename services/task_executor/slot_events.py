@@ -14,12 +14,12 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotID
 from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, Step, Time, address
-from .job_connections import connect
 from .slot_release import release_slot, revoke_slot
 from .state import (
     JobConnection,
     SlotAnswer,
     TaskExecutorState,
+    connect,
 )
 from .task_slot_table import TaskSlotState
 

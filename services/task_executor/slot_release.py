@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from ...schemas.types import ExecutionState
 from . import deployment_batches
-from .job_connections import connect
-from .state import Failure, FreedSlot, TaskExecutorState
+from .state import Failure, FreedSlot, TaskExecutorState, connect
 
 
 def cancel_task(state: TaskExecutorState, execution_attempt_id: str, cause: int) -> TaskExecutorState:

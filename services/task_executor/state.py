@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from ...schemas import resource_manager
 from ...schemas.types import CheckpointOptions, ExecutionState, JobGraph, RestoredCheckpoint
@@ -165,3 +166,18 @@ class TaskExecutorState(msgspec.Struct, frozen=True):
     """By checkpoint and Execution: DeclineCheckpoint is owed."""
     checkpoint_ends: Map[str, tuple[CheckpointEnd, ...]] = Map()
     """By job: the last few, oldest first."""
+
+
+def connect(state: TaskExecutorState, connection: JobConnection) -> TaskExecutorState:
+    """Stores a connection, and whether something is owed to its JobMaster."""
+    job_id = connection.job_id
+    owing = state.jobs_owing
+    if (
+        not connection.registration_sent
+        or (connection.answered and connection.slots_to_offer)
+        or job_id not in state.slots.per_job
+    ):
+        owing = owing.set(job_id, connection.cause)
+    elif job_id in owing:
+        owing = owing.delete(job_id)
+    return replace(state, jobs=state.jobs.set(job_id, connection), jobs_owing=owing)

@@ -31,7 +31,8 @@ def checkout(root: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "checkout"
     (folder / ".ci").mkdir(parents=True)
     shutil.copy2(root / ".ci" / "release", folder / ".ci")
-    (folder / "__init__.py").write_text(f'__version__ = "{VERSION}"\n')
+    (folder / "infra").mkdir()
+    (folder / "infra/version.py").write_text(f'__version__ = "{VERSION}"\n')
     (folder / "CHANGELOG.md").write_text(CHANGELOG)
     (folder / "schemas" / "released").mkdir(parents=True)
     (folder / "schemas" / "released" / f"{VERSION}.json").write_text("{}")
@@ -75,11 +76,13 @@ def test_the_notes_are_the_section_of_the_version(checkout: Path) -> None:
 
 @pytest.mark.parametrize("tag", ["v7.8.8", VERSION, "v7.8.9.dev0"])
 def test_a_tag_that_is_not_the_version_is_refused(checkout: Path, tag: str) -> None:
-    assert_refused(release(checkout, tag), f"the tag is {tag}, but __version__ in __init__.py is {VERSION}")
+    assert_refused(
+        release(checkout, tag), f"the tag is {tag}, but __version__ in infra/version.py is {VERSION}"
+    )
 
 
 def test_a_development_version_is_refused(checkout: Path) -> None:
-    (checkout / "__init__.py").write_text(f'__version__ = "{VERSION}.dev0"\n')
+    (checkout / "infra/version.py").write_text(f'__version__ = "{VERSION}.dev0"\n')
     commit(checkout)
     assert_refused(release(checkout, f"v{VERSION}.dev0"), "is no version of a release")
 
