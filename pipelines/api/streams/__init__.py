@@ -9,12 +9,17 @@
 Whatever is wrong with a step is a ProgramError that names it and the line of the call.
 """
 
-from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
-from .connected_streams import ConnectedStreams
-from .data_stream import DataStream
-from .keyed_stream import KeyedStream
-from .operator import DataStreamSink, SingleOutputStreamOperator
-from .windowed_stream import AllWindowedStream, WindowedStream
+from .data_stream import (
+    AllWindowedStream,
+    BroadcastConnectedStream,
+    BroadcastStream,
+    ConnectedStreams,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+    SingleOutputStreamOperator,
+    WindowedStream,
+)
 
 __all__ = [
     "AllWindowedStream",

@@ -1,46 +1,247 @@
-"""DataStream: a stream of records, and the steps that need no key."""
+"""The streams of a program: DataStream, KeyedStream, ConnectedStreams, BroadcastStream, WindowedStream, and sinks.
 
-# The kinds of streams make one another, so that they are imported where they are made.
+Each method of a stream returns another stream, so the classes refer to each other: like PyFlink's data_stream.py they
+are in one module. `Stream`, `Sinks` and `Partitioning` are the parts of a DataStream.
+"""
+
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from datetime import timedelta
+from typing import Any, Generic, NoReturn, Self, TypeVar, overload
+
+import pyarrow as pa
 
 from ....schemas.types import Partitioner
-from ...functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
-from ...types import PICKLED
+from ...functions import (
+    AggregateFunction,
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    MapStateDescriptor,
+    OutputTag,
+    ProcessAllWindowFunction,
+    ProcessFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    SinkFunction,
+    WindowContext,
+)
+from ...functions.adapters import (
+    AllWindow,
+    KeyedCoFlatMap,
+    KeyedCoMap,
+    KeyedFilter,
+    KeyedFlatMap,
+    KeyedMap,
+    TwoFlatMaps,
+    TwoMaps,
+    WindowCall,
+    may_have_state,
+)
+from ...types import PICKLED, RecordType, Scalar
 from .. import signatures
-from ..keys import NO_KEY, Key, field_selector, key_of
+from ..checks import is_text
+from ..connectors import FileSink, KafkaSink
+from ..connectors.format_compatibility import check_sink
+from ..connectors.source_names import paths_name, topics_name
+from ..durations import to_milliseconds
+from ..keys import NO_KEY, Key, column_of, field_selector, key_of
+from ..program import Program
+from ..signatures import Signature, check_function, function_name, is_rich, uses_itself
 from ..source_location import caller_location
 from ..transformations import (
+    Aggregate,
+    BroadcastProcess,
+    CoFlatMap,
+    CoMap,
+    CoProcess,
     Filter,
     FlatMap,
+    Foreach,
+    KeyedBroadcastProcess,
+    KeyedCoProcess,
+    KeyedProcess,
     Map,
     MapBatches,
     Partition,
+    Physical,
+    Print,
     Process,
+    Reduce,
+    RunningFunction,
+    SideOutput,
     Union,
     Watermarks,
+    Window,
+    WriteFiles,
+    WriteKafka,
 )
+from ..type_hints import result_type
 from ..watermark_strategy import WatermarkStrategy
 from ..windows import WindowAssigner
-from .partitioning import Partitioning
-from .settings import refusal
-from .sinks import Sinks
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
-    from .connected_streams import ConnectedStreams
-    from .keyed_stream import KeyedStream
-    from .operator import SingleOutputStreamOperator
-    from .windowed_stream import AllWindowedStream
+from .settings import OnlyInPrograms, OperatorSettings, check_tag, refusal
 
 T = TypeVar("T")
+K = TypeVar("K")
 U = TypeVar("U")
 R = TypeVar("R")
-K = TypeVar("K")
+X = TypeVar("X")
+A = TypeVar("A")
+B = TypeVar("B")
+S = TypeVar("S")
+
+
+class Stream(OnlyInPrograms, Generic[T]):
+    """The output of a transformation."""
+
+    def __init__(self, program: Program, transformation_id: int) -> None:
+        self._program = program
+        self._id = transformation_id
+
+    @property
+    def record_type(self) -> RecordType:
+        """The type of the stream's records."""
+        return self._program.record_type(self._id)
+
+    def _checked(self, step: str, function: object, signature: Signature, output_type: object) -> RecordType:
+        """The type of what follows, once the function is known to be one."""
+        check_function(function, signature, operator=step, location=caller_location())
+        return result_type(function, signature) if output_type is None else RecordType.of(output_type)
+
+    def _then(
+        self, kind: type[Physical], step: str, name: str, output_type: RecordType, **fields: Any
+    ) -> SingleOutputStreamOperator[Any]:
+        made = self._program.add(
+            kind,
+            step=step,
+            location=caller_location(),
+            inputs=(self._id,),
+            name=name,
+            output_type=output_type,
+            **fields,
+        )
+        return SingleOutputStreamOperator(self._program, made.id)
+
+    def _into(self, kind: type[Physical], step: str, name: str, **fields: Any) -> DataStreamSink:
+        made = self._program.add(
+            kind,
+            step=step,
+            location=caller_location(),
+            inputs=(self._id,),
+            name=name,
+            output_type=None,
+            **fields,
+        )
+        return DataStreamSink(self._program, made.id)
+
+
+class Sinks(Stream[T]):
+    """Part of DataStream."""
+
+    def print(self, identifier: str | None = None) -> DataStreamSink:
+        """Each record as text to the job's output, after the identifier if there is one."""
+        return self._into(Print, "print", "Sink: Print", identifier=identifier)
+
+    def foreach(self, function: Callable[[T], Any] | SinkFunction[T]) -> DataStreamSink:
+        """Each record to a function, at least once: after a failure, some are given to it again."""
+        self._checked("foreach", function, signatures.SINK, None)
+        return self._into(Foreach, "foreach", "Sink: Foreach", function=function)
+
+    def sink_to(self, sink: FileSink | KafkaSink) -> DataStreamSink:
+        """Each record to files or a Kafka topic, exactly once."""
+        if isinstance(sink, (FileSink, KafkaSink)):
+            check_sink(sink, self.record_type, "sink_to")
+        match sink:
+            case FileSink():
+                return self._into(WriteFiles, "sink_to", paths_name("Sink: Files", [sink.path]), sink=sink)
+            case KafkaSink(key=str() as field):
+                key: Any = field_selector(self.record_type, field, "sink_to")
+                return self._into(
+                    WriteKafka, "sink_to", topics_name("Sink: Kafka", [sink.topic]), sink=sink, key=key
+                )
+            case KafkaSink(key=key):
+                if key is not None:
+                    location = caller_location()
+                    check_function(key, signatures.SELECTOR, operator="sink_to", location=location)
+                return self._into(
+                    WriteKafka, "sink_to", topics_name("Sink: Kafka", [sink.topic]), sink=sink, key=key
+                )
+            case _:
+                raise refusal("sink_to", f"it needs a FileSink or a KafkaSink, not {sink!r}")
+
+
+class Partitioning(Stream[T]):
+    """Part of DataStream."""
+
+    def shuffle(self) -> DataStream[T]:
+        """Each record goes to any subtask of the next operator, by chance."""
+        return self._partitioned(Partitioner.SHUFFLE, "shuffle")
+
+    def rebalance(self) -> DataStream[T]:
+        """Records go to the subtasks of the next operator by turns."""
+        return self._partitioned(Partitioner.REBALANCE, "rebalance")
+
+    def rescale(self) -> DataStream[T]:
+        """Records go by turns to those few subtasks of the next operator that are this subtask's."""
+        return self._partitioned(Partitioner.RESCALE, "rescale")
+
+    @overload
+    def broadcast(self) -> DataStream[T]: ...
+    @overload
+    def broadcast(
+        self, state: MapStateDescriptor[Any, Any], /, *more: MapStateDescriptor[Any, Any]
+    ) -> BroadcastStream[T]: ...
+    def broadcast(self, *states: MapStateDescriptor[Any, Any]) -> DataStream[T] | BroadcastStream[T]:
+        """Each record goes to all subtasks of the next operator.
+
+        With descriptors: to an operator that keeps these states of it, alike in every subtask (broadcast state).
+        Connect another stream with it: `stream.connect(rules.broadcast(descriptor)).process(function)`.
+        """
+        stream = self._partitioned(Partitioner.BROADCAST, "broadcast")
+        return BroadcastStream(stream, states) if states else stream
+
+    def global_(self) -> DataStream[T]:
+        """All records go to the first subtask of the next operator."""
+        return self._partitioned(Partitioner.GLOBAL, "global_")
+
+    def forward(self) -> DataStream[T]:
+        """Records stay in the subtask; the next operator must have the same parallelism."""
+        return self._partitioned(Partitioner.FORWARD, "forward")
+
+    def partition_custom(
+        self, partitioner: Callable[[K, int], int], key: Callable[[T], K] | str | int
+    ) -> DataStream[T]:
+        """Each record goes to the subtask `partitioner(key, number of subtasks)`, from 0."""
+        location = caller_location()
+        check_function(partitioner, signatures.PARTITIONER, operator="partition_custom", location=location)
+        if isinstance(key, (str, int)):
+            selector: Any = field_selector(self.record_type, key, "partition_custom")
+        else:
+            check_function(key, signatures.SELECTOR, operator="partition_custom", location=location)
+            selector = key
+        return self._partitioned(Partitioner.CUSTOM, "partition_custom", (partitioner, selector))
+
+    def _partitioned(
+        self, partitioner: Partitioner, step: str, functions: tuple[Any, ...] = ()
+    ) -> DataStream[T]:
+        made = self._program.add(
+            Partition,
+            step=step,
+            location=caller_location(),
+            inputs=(self._id,),
+            partitioner=partitioner,
+            functions=functions,
+        )
+        return DataStream(self._program, made.id)
 
 
 class DataStream(Partitioning[T], Sinks[T]):
@@ -147,9 +348,6 @@ class DataStream(Partitioning[T], Sinks[T]):
 
         The other may be a broadcast one with state: `rules.broadcast(descriptor)`.
         """
-        from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
-        from .connected_streams import ConnectedStreams
-
         if isinstance(other, BroadcastStream):
             self._check_same_program("connect", other._stream)
             return BroadcastConnectedStream(self, other)
@@ -170,15 +368,10 @@ class DataStream(Partitioning[T], Sinks[T]):
 
     def window_all(self, assigner: WindowAssigner) -> AllWindowedStream[T]:
         """Groups all records by windows, in one subtask."""
-        from .windowed import check_assigner
-        from .windowed_stream import AllWindowedStream
-
         check_assigner("window_all", assigner)
         return AllWindowedStream(self._keyed(NO_KEY, "window_all"), assigner)
 
     def _keyed(self, key: Key, step: str) -> KeyedStream[T, Any]:
-        from .keyed_stream import KeyedStream
-
         made = self._program.add(
             Partition,
             step=step,
@@ -195,3 +388,683 @@ class DataStream(Partitioning[T], Sinks[T]):
             raise refusal(step, f"it needs a stream, not {other!r}")
         if other._program is not self._program:
             raise refusal(step, "the streams belong to two environments")
+
+
+class SingleOutputStreamOperator(OperatorSettings, DataStream[T]):
+    """What an operator gives (Flink's name for it)."""
+
+    def returns(self, output_type: object) -> Self:
+        """Declares the type of the stream's records: a Python type or one of `Types`."""
+        return self._set(output_type=RecordType.of(output_type))
+
+    def get_side_output(self, tag: OutputTag[X]) -> DataStream[X]:
+        """The records that the operator's function has put out under the tag, or that came late for a window."""
+        check_tag("get_side_output", tag)
+        operator = self._operator
+        with_context = (Process, KeyedProcess, CoProcess, KeyedCoProcess, BroadcastProcess, Window)
+        if not isinstance(operator, with_context):
+            raise refusal("get_side_output", f"{operator.name} has no side outputs: use process")
+        known = operator.side_outputs.get(tag.name)
+        of = known if known is not None and tag.output_type is None else tag.record_type
+        if known is not None and known != of:
+            raise refusal(
+                "get_side_output",
+                f"the side output {tag.name!r} of {operator.name} has records of type {known}, not {of}",
+            )
+        self._set(side_outputs={**operator.side_outputs, tag.name: of})
+        made = self._program.add(
+            SideOutput,
+            step="get_side_output",
+            location=caller_location(),
+            inputs=(self._id,),
+            tag=tag.name,
+            record_type=of,
+        )
+        return DataStream(self._program, made.id)
+
+
+class DataStreamSink(OperatorSettings, OnlyInPrograms):
+    """The end of a stream."""
+
+    def __init__(self, program: Program, transformation_id: int) -> None:
+        self._program = program
+        self._id = transformation_id
+
+
+class KeyedStream(DataStream[T], Generic[T, K]):
+    """A stream partitioned by key. What its steps give is not keyed any more."""
+
+    def __init__(self, program: Program, transformation_id: int, key: Key) -> None:
+        super().__init__(program, transformation_id)
+        self._key = key
+
+    def map(
+        self, function: Callable[[T], R] | MapFunction[T, R], output_type: object = None
+    ) -> SingleOutputStreamOperator[R]:
+        """One record for each; a rich function may have keyed state."""
+        if not is_rich(function):
+            return super().map(function, output_type)
+        of = self._checked("map", function, signatures.MAP, output_type)
+        return self._with_state("map", "Map", KeyedMap(function), of)
+
+    def flat_map(
+        self,
+        function: Callable[[T], Iterable[R] | None] | FlatMapFunction[T, R],
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[R]:
+        """Any number of records for each; a rich function may have keyed state."""
+        if not is_rich(function):
+            return super().flat_map(function, output_type)
+        of = self._checked("flat_map", function, signatures.FLAT_MAP, output_type)
+        return self._with_state("flat_map", "Flat Map", KeyedFlatMap(function), of)
+
+    def filter(self, function: Callable[[T], object] | FilterFunction[T]) -> SingleOutputStreamOperator[T]:
+        """Some of the records; a rich function may have keyed state."""
+        if not is_rich(function):
+            return super().filter(function)
+        of = self._checked("filter", function, signatures.FILTER, self.record_type)
+        return self._with_state("filter", "Filter", KeyedFilter(function), of)
+
+    def process(
+        self,
+        function: KeyedProcessFunction[K, T, R] | ProcessFunction[T, R],
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[R]:
+        """Any number of records for each, and side outputs; with state and timers of each key."""
+        if isinstance(function, ProcessFunction):
+            return super().process(function, output_type)
+        of = self._checked("process", function, signatures.KEYED_PROCESS, output_type)
+        return self._with_state("process", "Keyed Process", function, of)
+
+    def reduce(self, function: Callable[[T, T], T] | ReduceFunction[T]) -> SingleOutputStreamOperator[T]:
+        """For each record what all of its key so far come to: the function folds two into one."""
+        of = self._checked("reduce", function, signatures.REDUCE, self.record_type)
+        return self._then(Reduce, "reduce", "Keyed Reduce", of, key=self._key, function=function)
+
+    def sum(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """For each record the first of its key, with the sum of a field so far; None: records are numbers."""
+        return self._running("sum", field)
+
+    def min(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """For each record the first of its key, with the least value of a field so far."""
+        return self._running("min", field)
+
+    def max(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """For each record the first of its key, with the greatest value of a field so far."""
+        return self._running("max", field)
+
+    def min_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """For each record the one of its key so far with the least value of a field; the first such."""
+        return self._running("min_by", field)
+
+    def max_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """For each record the one of its key so far with the greatest value of a field; the first such."""
+        return self._running("max_by", field)
+
+    def window(self, assigner: WindowAssigner) -> WindowedStream[T, K]:
+        """Groups the records of each key by windows."""
+        check_assigner("window", assigner)
+        return WindowedStream(self, assigner)
+
+    def _with_state(
+        self, step: str, name: str, function: Any, output_type: RecordType
+    ) -> SingleOutputStreamOperator[Any]:
+        return self._then(KeyedProcess, step, name, output_type, key=self._key, function=function)
+
+    def _running(self, function: RunningFunction, field: str | int | None) -> SingleOutputStreamOperator[T]:
+        column = aggregated_column(self.record_type, function, field)
+        return self._then(
+            Aggregate,
+            function,
+            "Keyed Aggregation",
+            self.record_type,
+            key=self._key,
+            aggregation=function,
+            field=column,
+        )
+
+
+def aggregated_column(records: RecordType, step: str, field: str | int | None) -> str | None:
+    """The column that a built-in aggregation works on; None: the record. Raises ProgramError if it can't."""
+    if field is None:
+        name, of = None, records
+    else:
+        column = column_of(records, field, step)
+        name, of = column.name, column.of
+    numbers = isinstance(of, Scalar) and of.kind in ("int", "float")
+    if numbers or (isinstance(of, Scalar) and step != "sum"):
+        return name
+    what = "the record" if name is None else f"its field {name!r}"
+    if of == PICKLED:
+        hint = "declare output_type, or returns(), on the step before"
+    elif name is None:
+        hint = "say of which field"
+    else:
+        hint = "use reduce"
+    wanted = "a number" if step == "sum" else "one value that can be compared"
+    raise refusal(step, f"{what} is {of}, not {wanted}: {hint}")
+
+
+class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
+    """A first and a second stream. Where both are keyed, functions may have keyed state, which is one for both."""
+
+    def __init__(self, first: DataStream[A], second: DataStream[B]) -> None:
+        self._first = first
+        self._second = second
+
+    def key_by(
+        self, key1: Callable[[A], Any] | str | int, key2: Callable[[B], Any] | str | int
+    ) -> ConnectedStreams[A, B]:
+        """Records of both streams with equal keys go to the same subtask."""
+        return ConnectedStreams(self._first.key_by(key1), self._second.key_by(key2))
+
+    @overload
+    def map(
+        self, function: CoMapFunction[A, B, R], /, *, output_type: object = ...
+    ) -> SingleOutputStreamOperator[R]: ...
+    @overload
+    def map(
+        self, function: Callable[[A], R], second: Callable[[B], R], /, *, output_type: object = ...
+    ) -> SingleOutputStreamOperator[R]: ...
+    def map(
+        self, function: Any, second: Any = None, /, *, output_type: object = None
+    ) -> SingleOutputStreamOperator[Any]:
+        """One record for each: by a CoMapFunction, or by a function for each of the streams."""
+        if second is not None:
+            of = self._checked_two("map", function, second, signatures.MAP, output_type)
+            function = TwoMaps(function, second)
+        else:
+            of = self._checked("map", function, signatures.CO_MAP, output_type)
+        if self._keys is not None and may_have_state(function):
+            return self._with_state("map", "Co-Map", KeyedCoMap(function), of)
+        return self._then(CoMap, "map", "Co-Map", of, function=function)
+
+    @overload
+    def flat_map(
+        self, function: CoFlatMapFunction[A, B, R], /, *, output_type: object = ...
+    ) -> SingleOutputStreamOperator[R]: ...
+    @overload
+    def flat_map(
+        self,
+        function: Callable[[A], Iterable[R] | None],
+        second: Callable[[B], Iterable[R] | None],
+        /,
+        *,
+        output_type: object = ...,
+    ) -> SingleOutputStreamOperator[R]: ...
+    def flat_map(
+        self, function: Any, second: Any = None, /, *, output_type: object = None
+    ) -> SingleOutputStreamOperator[Any]:
+        """Any number of records for each: by a CoFlatMapFunction, or by a function for each of the streams."""
+        if second is not None:
+            of = self._checked_two("flat_map", function, second, signatures.FLAT_MAP, output_type)
+            function = TwoFlatMaps(function, second)
+        else:
+            of = self._checked("flat_map", function, signatures.CO_FLAT_MAP, output_type)
+        if self._keys is not None and may_have_state(function):
+            return self._with_state("flat_map", "Co-Flat Map", KeyedCoFlatMap(function), of)
+        return self._then(CoFlatMap, "flat_map", "Co-Flat Map", of, function=function)
+
+    def process(
+        self,
+        function: CoProcessFunction[A, B, R] | KeyedCoProcessFunction[Any, A, B, R],
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[R]:
+        """Any number of records for each, and side outputs; with state and timers where both streams are keyed."""
+        if isinstance(function, (BroadcastProcessFunction, KeyedBroadcastProcessFunction)):
+            raise refusal(
+                "process",
+                f"{signatures.function_name(function)} needs a broadcast stream with state as the second input:"
+                " write first.connect(second.broadcast(MapStateDescriptor(...)))",
+            )
+        if isinstance(function, CoProcessFunction):
+            of = self._checked("process", function, signatures.CO_PROCESS, output_type)
+            return self._then(CoProcess, "process", "Co-Process", of, function=function)
+        of = self._checked("process", function, signatures.KEYED_CO_PROCESS, output_type)
+        return self._with_state("process", "Keyed Co-Process", function, of)
+
+    @property
+    def _keys(self) -> tuple[Key, Key] | None:
+        """Of both streams, where both are keyed."""
+        first, second = self._first, self._second
+        if isinstance(first, KeyedStream) and isinstance(second, KeyedStream):
+            return first._key, second._key
+        return None
+
+    def _checked(self, step: str, function: object, signature: Signature, output_type: object) -> RecordType:
+        check_function(function, signature, operator=step, location=caller_location())
+        if len(signature.methods) > 1:
+            self._warn_of_broadcast(step, function, signature)
+        return result_type(function, signature) if output_type is None else RecordType.of(output_type)
+
+    def _checked_two(
+        self, step: str, first: object, second: object, signature: Signature, output_type: object
+    ) -> RecordType:
+        for function in (first, second):
+            if isinstance(function, (CoMapFunction, CoFlatMapFunction)):
+                raise refusal(step, f"a {type(function).__name__} is for both streams: give it alone")
+        found = {self._checked(step, function, signature, output_type) for function in (first, second)}
+        return found.pop() if len(found) == 1 else PICKLED
+
+    def _with_state(
+        self, step: str, name: str, function: Any, output_type: RecordType
+    ) -> SingleOutputStreamOperator[Any]:
+        if self._keys is None and self._is_broadcast(self._second):
+            raise refusal(
+                step,
+                "its function needs keys for its state, and a broadcast stream has none: give broadcast() a"
+                " MapStateDescriptor, and use a KeyedBroadcastProcessFunction",
+            )
+        if self._keys is None:
+            raise refusal(step, "its function needs keys for its state: call key_by on both streams first")
+        first, second = (key.record_type for key in self._keys)
+        if first != second and PICKLED not in (first, second):
+            raise refusal(
+                step,
+                f"the keys of the two streams differ: {first} and {second}; let their selectors return one type",
+            )
+        return self._then(
+            KeyedCoProcess,
+            step,
+            name,
+            output_type,
+            function=function,
+            selectors=tuple(key.selector for key in self._keys),
+            key_type=first if first == second else PICKLED,
+        )
+
+    def _is_broadcast(self, stream: DataStream[Any]) -> bool:
+        found = stream._program.transformations[stream._id]
+        return isinstance(found, Partition) and found.partitioner is Partitioner.BROADCAST
+
+    def _warn_of_broadcast(self, step: str, function: object, signature: Signature) -> None:
+        """What a function keeps of a broadcast stream in its attributes is lost when its task starts again."""
+        streams: tuple[DataStream[Any], DataStream[Any]] = self._first, self._second
+        for stream, method in zip(streams, signature.methods, strict=True):
+            if self._is_broadcast(stream) and uses_itself(getattr(function, method)):
+                name = signatures.function_name(function)
+                warnings.warn(
+                    f"{step} at {caller_location()}: {name}.{method} gets a broadcast stream, and what it keeps of it"
+                    f" in attributes of {name} is lost when its task starts again: keep it in broadcast state (give"
+                    " broadcast() a MapStateDescriptor)",
+                    stacklevel=4,
+                )
+
+    def _then(
+        self, kind: type[Physical], step: str, name: str, output_type: RecordType, **fields: Any
+    ) -> SingleOutputStreamOperator[Any]:
+        made = self._first._program.add(
+            kind,
+            step=step,
+            location=caller_location(),
+            inputs=(self._first._id, self._second._id),
+            name=name,
+            output_type=output_type,
+            **fields,
+        )
+        return SingleOutputStreamOperator(self._first._program, made.id)
+
+
+class BroadcastStream(OnlyInPrograms, Generic[B]):
+    """A stream for every subtask, with the states that these keep of it: the second input of `connect`, and no more."""
+
+    def __init__(self, stream: DataStream[B], states: tuple[Any, ...]) -> None:
+        for state in states:
+            if not isinstance(state, MapStateDescriptor) or not is_text(state.name):
+                raise refusal("broadcast", f"it needs MapStateDescriptors with names, not {state!r}")
+        names = [state.name for state in states]
+        for name in names:
+            if names.count(name) > 1:
+                raise refusal("broadcast", f"two of its states have the name {name!r}")
+        self._stream = stream
+        self._states: tuple[MapStateDescriptor[Any, Any], ...] = states
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not hasattr(DataStream, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise refusal(
+            name,
+            "a broadcast stream can only be the second input: write stream.connect(broadcast_stream).process(...)",
+        )
+
+
+class BroadcastConnectedStream(OnlyInPrograms, Generic[A, B]):
+    """A stream, keyed or not, and a broadcast one."""
+
+    def __init__(self, first: DataStream[A], second: BroadcastStream[B]) -> None:
+        self._first = first
+        self._second = second
+
+    def process(
+        self,
+        function: BroadcastProcessFunction[A, B, R] | KeyedBroadcastProcessFunction[Any, A, B, R],
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[R]:
+        """Any number of records for each, side outputs, and the broadcast state; with keys, their state and timers."""
+        first = self._first
+        if isinstance(first, KeyedStream):
+            if isinstance(function, BroadcastProcessFunction):
+                raise refusal(
+                    "process",
+                    f"the first stream is keyed: let {function_name(function)} be a KeyedBroadcastProcessFunction",
+                )
+            of = self._checked(function, signatures.KEYED_BROADCAST_PROCESS, output_type)
+            return self._then(KeyedBroadcastProcess, "Keyed Broadcast Process", of, function, key=first._key)
+        if isinstance(function, KeyedBroadcastProcessFunction):
+            raise refusal(
+                "process",
+                "its function needs keys for its state: call key_by on the first stream before connect",
+            )
+        of = self._checked(function, signatures.BROADCAST_PROCESS, output_type)
+        return self._then(BroadcastProcess, "Broadcast Process", of, function)
+
+    def _checked(self, function: object, signature: signatures.Signature, output_type: object) -> RecordType:
+        check_function(function, signature, operator="process", location=caller_location())
+        return result_type(function, signature) if output_type is None else RecordType.of(output_type)
+
+    def _then(
+        self, kind: type[Physical], name: str, output_type: RecordType, function: object, **fields: Any
+    ) -> SingleOutputStreamOperator[Any]:
+        program = self._first._program
+        made = program.add(
+            kind,
+            step="process",
+            location=caller_location(),
+            inputs=(self._first._id, self._second._stream._id),
+            name=name,
+            output_type=output_type,
+            function=function,
+            states=self._second._states,
+            **fields,
+        )
+        return SingleOutputStreamOperator(program, made.id)
+
+
+class Windowed(OnlyInPrograms, Generic[T]):
+    """Records grouped by windows. Frozen: each method that changes something gives a changed copy."""
+
+    _PROCESS: Signature
+    _OF_ALL: bool
+
+    def __init__(
+        self,
+        keyed: KeyedStream[T, Any],
+        assigner: WindowAssigner,
+        lateness_ms: int = 0,
+        late: OutputTag[T] | None = None,
+    ) -> None:
+        self._keyed = keyed
+        self._assigner = assigner
+        self._lateness_ms = lateness_ms
+        self._late = late
+
+    def allowed_lateness(
+        self, lateness: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
+    ) -> Self:
+        """A window stays so long after it has fired, and fires again for each record that comes late."""
+        if self._assigner.TIME == "processing":
+            raise refusal("allowed_lateness", f"no record comes late for {self._assigner}: use event time")
+        found = to_milliseconds(
+            "lateness", lateness, seconds, milliseconds, operator="allowed_lateness", at_least=0
+        )
+        return type(self)(self._keyed, self._assigner, found, self._late)
+
+    def side_output_late_data(self, tag: OutputTag[T]) -> Self:
+        """Records too late for their windows go to a side output of the next step, instead of nowhere."""
+        check_tag("side_output_late_data", tag)
+        if self._assigner.TIME == "processing":
+            raise refusal(
+                "side_output_late_data", f"no record comes late for {self._assigner}: use event time"
+            )
+        own = self._keyed.record_type
+        if tag.output_type is not None and tag.record_type != own:
+            raise refusal(
+                "side_output_late_data",
+                f"the tag {tag.name!r} is of type {tag.record_type}, but the stream's records are {own}",
+            )
+        return type(self)(self._keyed, self._assigner, self._lateness_ms, tag)
+
+    def sum(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """The window's first record, with the sum of a field; None: records are numbers."""
+        return self._built_in("sum", field)
+
+    def min(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """The window's first record, with the least value of a field."""
+        return self._built_in("min", field)
+
+    def max(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """The window's first record, with the greatest value of a field."""
+        return self._built_in("max", field)
+
+    def min_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """The window's record with the least value of a field; the first such."""
+        return self._built_in("min_by", field)
+
+    def max_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
+        """The window's record with the greatest value of a field; the first such."""
+        return self._built_in("max_by", field)
+
+    def _reduce(
+        self, function: Any, window_function: Any, output_type: object
+    ) -> SingleOutputStreamOperator[Any]:
+        check_function(function, signatures.REDUCE, operator="reduce", location=caller_location())
+        own = self._keyed.record_type
+        return self._fired(
+            "reduce",
+            self._result("reduce", window_function, output_type, own),
+            aggregation="reduce",
+            aggregator=function,
+            window_function=window_function,
+            accumulator_type=own,
+        )
+
+    def _aggregate(
+        self, function: Any, window_function: Any, accumulator_type: object, output_type: object
+    ) -> SingleOutputStreamOperator[Any]:
+        check_function(function, signatures.AGGREGATE, operator="aggregate", location=caller_location())
+        gathered = result_type(function, signatures.ACCUMULATOR)
+        own = result_type(function, signatures.AGGREGATE)
+        return self._fired(
+            "aggregate",
+            self._result("aggregate", window_function, output_type, own),
+            aggregation="aggregate",
+            aggregator=function,
+            window_function=window_function,
+            accumulator_type=gathered if accumulator_type is None else RecordType.of(accumulator_type),
+        )
+
+    def _process(self, function: Any, output_type: object) -> SingleOutputStreamOperator[Any]:
+        if function is None:
+            raise refusal("process", "it needs a function")
+        own = self._keyed.record_type
+        return self._fired(
+            "process",
+            self._result("process", function, output_type, own),
+            aggregation="none",
+            window_function=function,
+            accumulator_type=own,
+        )
+
+    def _built_in(self, function: RunningFunction, field: str | int | None) -> SingleOutputStreamOperator[T]:
+        own = self._keyed.record_type
+        column = aggregated_column(own, function, field)
+        return self._fired(function, own, aggregation=function, field=column, accumulator_type=own)
+
+    def _result(
+        self, step: str, window_function: Any, output_type: object, without: RecordType
+    ) -> RecordType:
+        """The type of what a fired window gives, by its function if it has one."""
+        if window_function is not None:
+            check_function(window_function, self._PROCESS, operator=step, location=caller_location())
+        if output_type is not None:
+            return RecordType.of(output_type)
+        return without if window_function is None else result_type(window_function, self._PROCESS)
+
+    def _fired(
+        self,
+        step: str,
+        output_type: RecordType,
+        *,
+        aggregation: str,
+        accumulator_type: RecordType,
+        aggregator: Any = None,
+        window_function: Any = None,
+        field: str | None = None,
+    ) -> SingleOutputStreamOperator[Any]:
+        late = {} if self._late is None else {self._late.name: self._keyed.record_type}
+        return self._keyed._then(
+            Window,
+            step,
+            f"{'WindowAll' if self._OF_ALL else 'Window'}({self._assigner})",
+            output_type,
+            side_outputs=late,
+            key=self._keyed._key,
+            assigner=self._assigner,
+            allowed_lateness_ms=self._lateness_ms,
+            late_tag=None if self._late is None else self._late.name,
+            aggregation=aggregation,
+            field=field,
+            aggregator=aggregator,
+            window_function=None if window_function is None else self._adapted(window_function),
+            accumulator_type=accumulator_type,
+            of_all=self._OF_ALL,
+        )
+
+    def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
+        raise NotImplementedError
+
+
+def check_assigner(step: str, assigner: object) -> None:
+    """Raises ProgramError for what is no window assigner."""
+    if not isinstance(assigner, WindowAssigner):
+        raise refusal(
+            step,
+            "it needs a window assigner such as TumblingProcessingTimeWindows.of(seconds=5),"
+            f" not {type(assigner).__name__}",
+        )
+
+
+class WindowedStream(Windowed[T], Generic[T, K]):
+    """The records of each key, grouped by windows. The timestamp of what follows is the window's last millisecond.
+
+    Window functions get the key, a context with the window, and its records; or, behind `reduce` and `aggregate`, the
+    one that these came to.
+    """
+
+    _PROCESS = signatures.PROCESS_WINDOW
+    _OF_ALL = False
+
+    @overload
+    def reduce(self, function: Callable[[T, T], T] | ReduceFunction[T]) -> SingleOutputStreamOperator[T]: ...
+    @overload
+    def reduce(
+        self,
+        function: Callable[[T, T], T] | ReduceFunction[T],
+        window_function: ProcessWindowFunction[T, R, K]
+        | Callable[[K, WindowContext, Iterable[T]], Iterable[R]],
+        output_type: object = ...,
+    ) -> SingleOutputStreamOperator[R]: ...
+    def reduce(
+        self, function: Any, window_function: Any = None, output_type: object = None
+    ) -> SingleOutputStreamOperator[Any]:
+        """The window's records folded into one by the function, in any order."""
+        return self._reduce(function, window_function, output_type)
+
+    @overload
+    def aggregate(
+        self,
+        function: AggregateFunction[T, A, R],
+        *,
+        accumulator_type: object = ...,
+        output_type: object = ...,
+    ) -> SingleOutputStreamOperator[R]: ...
+    @overload
+    def aggregate(
+        self,
+        function: AggregateFunction[T, A, R],
+        window_function: ProcessWindowFunction[R, S, K]
+        | Callable[[K, WindowContext, Iterable[R]], Iterable[S]],
+        accumulator_type: object = ...,
+        output_type: object = ...,
+    ) -> SingleOutputStreamOperator[S]: ...
+    def aggregate(
+        self,
+        function: Any,
+        window_function: Any = None,
+        accumulator_type: object = None,
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[Any]:
+        """What the window's records come to, gathered in an accumulator."""
+        return self._aggregate(function, window_function, accumulator_type, output_type)
+
+    def process(
+        self,
+        function: ProcessWindowFunction[T, R, K] | Callable[[K, WindowContext, Iterable[T]], Iterable[R]],
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[R]:
+        """Any number of records for all of the window's, which are kept until it fires."""
+        return self._process(function, output_type)
+
+    def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
+        if isinstance(window_function, ProcessWindowFunction):
+            return window_function
+        return WindowCall(window_function)
+
+
+class AllWindowedStream(Windowed[T]):
+    """All records, grouped by windows, in one subtask. As WindowedStream, but window functions get no key."""
+
+    _PROCESS = signatures.PROCESS_ALL_WINDOW
+    _OF_ALL = True
+
+    @overload
+    def reduce(self, function: Callable[[T, T], T] | ReduceFunction[T]) -> SingleOutputStreamOperator[T]: ...
+    @overload
+    def reduce(
+        self,
+        function: Callable[[T, T], T] | ReduceFunction[T],
+        window_function: ProcessAllWindowFunction[T, R] | Callable[[WindowContext, Iterable[T]], Iterable[R]],
+        output_type: object = ...,
+    ) -> SingleOutputStreamOperator[R]: ...
+    def reduce(
+        self, function: Any, window_function: Any = None, output_type: object = None
+    ) -> SingleOutputStreamOperator[Any]:
+        """The window's records folded into one by the function, in any order."""
+        return self._reduce(function, window_function, output_type)
+
+    @overload
+    def aggregate(
+        self,
+        function: AggregateFunction[T, A, R],
+        *,
+        accumulator_type: object = ...,
+        output_type: object = ...,
+    ) -> SingleOutputStreamOperator[R]: ...
+    @overload
+    def aggregate(
+        self,
+        function: AggregateFunction[T, A, R],
+        window_function: ProcessAllWindowFunction[R, S] | Callable[[WindowContext, Iterable[R]], Iterable[S]],
+        accumulator_type: object = ...,
+        output_type: object = ...,
+    ) -> SingleOutputStreamOperator[S]: ...
+    def aggregate(
+        self,
+        function: Any,
+        window_function: Any = None,
+        accumulator_type: object = None,
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[Any]:
+        """What the window's records come to, gathered in an accumulator."""
+        return self._aggregate(function, window_function, accumulator_type, output_type)
+
+    def process(
+        self,
+        function: ProcessAllWindowFunction[T, R] | Callable[[WindowContext, Iterable[T]], Iterable[R]],
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[R]:
+        """Any number of records for all of the window's, which are kept until it fires."""
+        return self._process(function, output_type)
+
+    def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
+        return AllWindow(window_function)
