@@ -9,9 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Generic, NoReturn, Self, TypeVar, overload
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overload
 
 from ....schemas.types import Partitioner
 from ...functions import (
@@ -89,6 +87,9 @@ from ..type_hints import result_type
 from ..watermark_strategy import WatermarkStrategy
 from ..windows import WindowAssigner
 from .settings import OnlyInPrograms, OperatorSettings, check_tag, refusal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 K = TypeVar("K")
