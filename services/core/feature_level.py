@@ -1,14 +1,14 @@
-"""By which rules the roles of a log go (KIP-584's feature levels, as KRaft has them).
+"""The feature level of a log: the version of the rules that its roles follow (KIP-584, as KRaft applies it).
 
-A log is decided again, years later, by newer code: `tailrace replay --check`, replicas, time travel. A change of what
-a role decides, or of what an event means to it, would make history wrong. So such a change has a **level**: roles are
-made for one (`RolesAt`), and behave below it as they did before. A new cluster's log says the level of the release that
-began it; an older one goes on under its own until somebody asks for more (`tailrace cluster upgrade`) and a master that
-knows the level leads. From the offset of that FeatureLevelRaised on, all readers go by it, at the same place.
+Newer code recomputes old decisions: `tailrace replay --check`, replicas, time travel. A change of what a role decides,
+or of what an event means, would give other results for an old log. Every such change therefore gets a **level**. Roles
+are created for a level (`RolesAt`) and behave as before below it. The log of a new cluster records the level of the
+release that created it. An older log keeps its level until `tailrace cluster upgrade` requests a higher one and the
+leading master knows it. All readers apply a FeatureLevelRaised event from its offset on.
 
-| level | what it brought |
+| level | change |
 |---|---|
-| 1 | what a log goes by that says nothing of levels |
+| 1 | the rules of a log that records no level |
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 FIRST_LEVEL: Final = 1
 FEATURE_LEVEL: Final = 1
-"""The highest that this release knows."""
+"""The highest level that this release knows."""
 
 RolesAt = Callable[[int], "Iterable[AnyRole]"]
-"""The roles as they are at a level."""
+"""Creates the roles for a level."""
 
 
 class UnknownFeatureLevel(Exception):
-    """The log goes by rules that this release does not know."""
+    """The log is at a feature level that this release does not know."""
 
     def __init__(self, offset: int, level: int) -> None:
         self.level = level

@@ -1,4 +1,4 @@
-"""Who should lead: elections of masters, and what they leave behind for those who look for a leader (document 000).
+"""Leader election: it grants masters the right to claim leadership, and publishes the leaders for clients.
 
-The log says who does lead (services/core/leadership.py); what is here only gives the right to claim it.
+The log decides who leads (services/core/leadership.py); a grant is only the right to append a claim.
 """

@@ -1,17 +1,17 @@
-"""How long a session is believed in, by this machine's clock alone.
+"""How long a process trusts its ZooKeeper session, by the local clock alone.
 
-ZooKeeper ends a session when it has heard nothing of it for the session timeout, and can tell its holder only once they
-are connected again: too late. So the holder counts for itself, from the moment at which it *sent* the last request that
-was answered: before that request's arrival plus the timeout the session cannot have ended.
+ZooKeeper ends a session when it has heard nothing for the session timeout, but can report that only after a reconnect,
+which is too late. The holder therefore measures from the moment at which it *sent* the last request that was answered:
+the session cannot end earlier than the arrival of that request plus the timeout.
 
-- *fresh*, for two thirds of the timeout: nobody else can have been elected, whatever happened to the network. The third
-  that is left covers what a server of the ensemble knows of a session and has not yet told its leader.
-- *held*, for the whole timeout: nothing is decided any more, but nothing is given up either: a master that comes back
-  in time finds everything as it was (document 000).
-- *lapsed* after that, for good: what was held under this lease does not come back, even if ZooKeeper turns out to have
-  kept the session, because somebody may have seen it gone. The next lease is another.
+- *fresh*, for two thirds of the timeout: no other process can have been elected, whatever happens to the network. The
+  last third covers the time in which a server knows of the session and has not yet informed the ensemble's leader.
+- *held*, for the whole timeout: the process decides nothing, but gives nothing up. A master that reconnects in time
+  continues as before.
+- *lapsed* after that, for good: grants under this lease do not come back, even if ZooKeeper kept the session, because
+  another process may have seen it end. The next lease is a new one.
 
-The clock goes on while the process is stopped (SIGSTOP) and while the machine sleeps.
+The clock continues while the process is stopped (SIGSTOP) and while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import threading
 import time
 
 FRESH = 2 / 3
-"""The part of the session timeout for which a lease is fresh."""
+"""The fraction of the session timeout for which a lease is fresh."""
 
 
 def uptime() -> float:
-    """Seconds since some moment, sleep of the machine included where the system counts it."""
+    """Returns seconds since an arbitrary moment, including the machine's sleep where the system counts it."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Lease:
-    """Of one session. Times are seconds of one clock that never goes back; from any thread."""
+    """The lease of one session. Times are seconds of one monotonic clock. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,28 +38,28 @@ class Lease:
         self._timeout = 0.0
 
     def begin(self, sent: float, timeout: float) -> None:
-        """A lease that nothing is held under yet: a request that was sent then has been answered."""
+        """Starts a new lease: a request that was sent at `sent` has been answered."""
         with self._lock:
             self._since, self._timeout, self._lapsed = sent, timeout, False
 
     def confirm(self, sent: float, now: float) -> None:
-        """A request that was sent then has been answered; too late for a lease that has lapsed meanwhile."""
+        """Extends the lease: a request that was sent at `sent` has been answered. Has no effect on a lapsed lease."""
         with self._lock:
             if self._is_held(now):
                 self._since = max(self._since, sent)
 
     def expire(self) -> None:
-        """The session is known to be gone."""
+        """Ends the lease: the session is known to be gone."""
         with self._lock:
             self._lapsed = True
 
     def renew_at(self, now: float) -> bool:
-        """Whether nobody else can have been elected."""
+        """Returns whether no other process can have been elected."""
         with self._lock:
             return self._is_held(now) and now < self._since + self._timeout * FRESH
 
     def is_held_until(self, now: float) -> bool:
-        """Whether what is held under the lease is not given up."""
+        """Returns whether the grants under the lease are still held."""
         with self._lock:
             return self._is_held(now)
 
