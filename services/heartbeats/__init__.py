@@ -1,4 +1,4 @@
-"""Who lives: heartbeats over the soft-state topic, and processes of this machine that are watched for their end.
+"""Failure detection: heartbeats over a soft-state topic, and exits of processes on this machine.
 
-What is found out here is said as facts by the shells; what follows from them, the roles decide.
+Shells report what is detected here as events; the roles decide what follows.
 """

@@ -1,8 +1,10 @@
-"""The heartbeats topic: what processes say to each other beside the log, and how it is read (design, section 2).
+"""The heartbeats topic: soft state that processes exchange outside the log.
 
-Soft state: a reader begins at the end, nothing is replayed, what is lost is lost. Partition MASTERS is read by the
-masters and written by TaskExecutors, TASK_EXECUTORS the other way round, so that nobody reads what it wrote. Readers
-skip by Kafka's headers what is not for them, without decoding it.
+A reader starts at the end; nothing is replayed, and lost messages are not sent again. Masters read partition MASTERS
+and
+TaskExecutors write it; for TASK_EXECUTORS it is the other way round, so no process reads its own messages. Readers
+filter
+by Kafka's headers without decoding the messages.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Protocol
 from ...schemas.event import Event, Record
 
 Wanted = Callable[[str], bool]
-"""recipient -> whether the reader wants it."""
+"""recipient -> whether the reader wants the message."""
 MASTERS = 0
 """The partition that masters read."""
 TASK_EXECUTORS = 1
@@ -21,29 +23,29 @@ TASK_EXECUTORS = 1
 
 
 class HeartbeatTopic(Protocol):
-    """One process's end of it; for one thread."""
+    """The view of one process; not thread-safe."""
 
     def send(self, events: Sequence[Event]) -> None:
-        """Begins to send to the other partition; returns at once. What can't be sent shows in `interrupted`."""
+        """Starts sending to the other partition; returns at once. `interrupted` reports failures."""
         ...
 
     def interrupted(self) -> bool:
-        """Whether Kafka did not take in time what was sent, now or since this was last asked."""
+        """Returns whether Kafka has failed to accept a message in time, now or since the last call."""
         ...
 
     def poll(self, timeout: float) -> list[Record]:
-        """What is there for this process, in order; waits up to `timeout` seconds. Raises LogUnavailable."""
+        """Returns the messages for this process, in order; waits up to `timeout` seconds. Raises LogUnavailable."""
         ...
 
     @property
     def position(self) -> int:
-        """The next offset to be seen."""
+        """Returns the next offset to read."""
         ...
 
     def end(self) -> int:
-        """The offset behind the last one, asked of Kafka. Raises LogUnavailable."""
+        """Returns the end offset, requested from Kafka. Raises LogUnavailable."""
         ...
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes the connections."""
         ...

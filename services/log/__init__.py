@@ -1,4 +1,4 @@
-"""The event log: one totally ordered topic that is the cluster's conversation and its database."""
+"""The event log: one totally ordered topic through which all roles communicate, and the only source of their states."""
 
 from .codec import Codec, Undecodable
 from .event_log import EventLog, LogTruncated, LogUnavailable, Tail, Unreadable

@@ -1,14 +1,14 @@
-"""What an older release meets in a log that a newer one writes: it stops where it can't read on.
+"""Stops an older release at the first event of a newer one that it cannot read.
 
-A service's event that is passed over leaves a hole in the state, and nobody notices: a job runs for ever, a task is
-never cancelled. So a process stops at the first event whose schema it does not know. Garbage has no such power: the
-record stops a process only where its bytes begin like an event, with a Header that names
+Skipping an unknown event of a service would leave a hole in the state that nobody notices: a job would run for ever, or
+a task would never be cancelled. A process therefore stops at the first event with an unknown schema. Garbage does not
+stop it: the record counts only if its bytes start with a Header whose sender is
 
-- a service, under an epoch that is not below the one that its role has now, or
-- a client, with the place of the submissions topic that the Dispatcher admitted it from.
+- a service, under an epoch that is not below the current one of its role, or
+- a client, with the position in the submissions topic from which the Dispatcher admitted it.
 
-Who can write such a record into the log can also write any other word of a service there, so it gives nobody a power
-that Kafka's ACLs do not give. A record that must be passed over all the same is named by `log.skipped-offsets`.
+A writer of such a record could write any other event of a service as well, so this gives nobody more power than Kafka's
+ACLs do. `log.skipped-offsets` names a record that must be skipped nevertheless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SERVICES = frozenset({DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, TA
 
 
 class NewerRelease(Exception):
-    """The log holds an event of a release that is newer than this one."""
+    """The log holds an event of a newer release."""
 
     def __init__(self, unreadable: Unreadable) -> None:
         sender = "" if unreadable.header is None else f" from {unreadable.header.sender}"
@@ -37,7 +37,7 @@ class NewerRelease(Exception):
 
 
 def is_of_newer_release(unreadable: Unreadable, leadership: LeadershipState) -> bool:
-    """Whether a record that can't be read is the word of a service, in a schema that is not known here."""
+    """Returns whether an unreadable record is an event of a service with an unknown schema."""
     header = unreadable.header
     if header is None:
         return False
@@ -48,10 +48,11 @@ def is_of_newer_release(unreadable: Unreadable, leadership: LeadershipState) -> 
 
 
 class UnreadableRecords:
-    """An OnUnreadable for a reader that folds: it raises NewerRelease where such a record stands, and not before.
+    """An OnUnreadable for a reader that folds. It raises NewerRelease at the position of the record, not earlier.
 
-    A tail tells of a record before the events in front of it are folded, which may say that its sender is deposed. So
-    each is judged in its turn, by `among`. What does not stop the reader goes to `then`.
+    A tail reports a record before the preceding events are folded, which may depose its sender. `filter` therefore
+    judges
+    each record at its position. Records that do not stop the reader go to `then`.
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class UnreadableRecords:
         self._met.append(unreadable)
 
     def filter(self, batch: Iterable[Record]) -> Iterable[Record]:
-        """The batch, to be folded one by one; what could not be read is judged in between. Raises NewerRelease."""
+        """Yields the batch for folding one by one, and judges the unreadable records in between. Raises
+        NewerRelease."""
         return self._check_each(batch) if self._met else batch
 
     def _check_each(self, batch: Iterable[Record]) -> Iterator[Record]:
