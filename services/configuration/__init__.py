@@ -1,4 +1,5 @@
-"""What a cluster and its processes are told: options (one table), where their values come from, and what roles read."""
+"""The configuration of a cluster and its processes: one table of options, the sources of their values, and the subset
+that roles read."""
 
 from .configuration import Configuration, Setting
 from .errors import ConfigurationError

@@ -1,4 +1,4 @@
-"""What options of several subjects share: who reads them, and what texts their values are."""
+"""Scopes and types that options of several subjects share."""
 
 from __future__ import annotations
 
