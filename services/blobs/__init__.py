@@ -1,6 +1,6 @@
-"""Large binary objects of a cluster: what is too large for the log travels beside it (document 001).
+"""Blobs: large binary objects that are transferred outside the log.
 
-The log names a blob by its SHA-256, so that whoever fetches it knows that it is what was meant, wherever it came from.
-The BlobServer of each jobmanager keeps blobs on disk and, with high availability, in storage that all can reach; the
-BlobCache of a TaskExecutor fetches them; the BlobLibraryCacheManager counts who needs them.
+The log names a blob by its SHA-256, so a reader can verify the content wherever it comes from. The BlobServer of each
+jobmanager keeps blobs on disk and, with high availability, in shared storage. The BlobCache of a TaskExecutor fetches
+them. The BlobLibraryCacheManager counts the tasks that need them.
 """

@@ -1,4 +1,4 @@
-"""What any client of a cluster does: it writes requests to the submissions topic and reads the answers in the log."""
+"""The client of a cluster: it writes requests to the submissions topic and reads the answers in the log."""
 
 from .accumulators import AccumulatorTotals, KafkaHeartbeatReports
 from .checkpoint_requests import CheckpointFailedError, CheckpointProgress, SavepointNotDisposedError

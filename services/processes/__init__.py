@@ -1,1 +1,1 @@
-"""The processes of a cluster: which roles, shells and connections each puts together."""
+"""The processes of a cluster; each module assembles its roles, shells and connections."""
