@@ -11,14 +11,17 @@ BIN := .venv/bin
 PACKAGES := infra schemas services pipelines
 # What else mypy checks. pytest and the interpreter find its modules by other names: .links has a path for each.
 CHECKED := benchmarks tests
+YAML := compose.yaml .github/workflows .hadolint.yaml .pre-commit-config.yaml .yamllint.yaml
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 SOAK_MINUTES ?= 10
 # How many processes `make soak` kills or stops under a running job, in each round
 FAULTS ?= 22
 # Further arguments for pytest: make test T="tests/infra -k restart"
 T ?=
-# What starts no servers runs in as many processes as there are cores; servers have the machine for themselves.
+# Unit tests run in as many processes as there are cores. Integration tests of one file share servers, and up to four files
+# run at the same time; the longest files come first (tests/conftest.py).
 SIDE_BY_SIDE := -n auto --dist worksteal
+BY_FILE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # pytest's exit code where nothing is selected: `T` may name unit tests only, or integration tests only.
 NONE_SELECTED := 5
 
@@ -37,7 +40,7 @@ setup: .make/venv warm  ## The virtual environment, the pinned packages, the jar
 check: lint unit  ## What needs no servers: lint and unit tests
 
 .PHONY: lint
-lint: .make/venv  ## ruff, mypy --strict, the direction of imports, and that generated files are up to date
+lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Dockerfile, and that generated files are up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(addprefix -p tailrace.,$(PACKAGES))
@@ -45,16 +48,29 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, and that gen
 	cd .links && ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache $(addprefix -p ,$(CHECKED))
 	$(BIN)/python -m tailrace.schemas.generate --check
 	$(BIN)/python -m tailrace.services.configuration.document --check
+	$(BIN)/python -m tailrace.services.reference.events --check
+	$(BIN)/yamllint --strict $(YAML)
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
+	! test -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
 
 .PHONY: unit
 unit: .make/venv  ## The tests that start no servers
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T)
 
+.PHONY: coverage
+coverage: .make/venv  ## Which lines and branches the unit tests run: a summary here, all files in build/coverage/html/index.html
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" --cov --cov-report=html $(T)
+	@for each in $(PACKAGES); do \
+		printf '%-10s %3s %%\n' $$each "$$($(BIN)/coverage report --include="$$each/*" --format=total)"; done; \
+	printf '%-10s %3s %%\n' all "$$($(BIN)/coverage report --format=total)"; \
+	echo "build/coverage/html/index.html has all files"
+
 .PHONY: test
 test: setup  ## All tests but the long ones, with real Kafka and real Spark
 	@unit=0; $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) || unit=$$?; \
 	[ $$unit = 0 ] || [ $$unit = $(NONE_SELECTED) ] || exit $$unit; \
-	$(BIN)/pytest -m "integration and not soak" --durations=20 $(T) || { code=$$?; [ $$code = $(NONE_SELECTED) ] && [ $$unit = 0 ] || exit $$code; }
+	$(BIN)/pytest $(BY_FILE) -m "integration and not soak" --durations=20 $(T) || { code=$$?; [ $$code = $(NONE_SELECTED) ] && [ $$unit = 0 ] || exit $$code; }
 
 .PHONY: soak
 soak: setup  ## Thousands of random histories of clusters and of programs, the integration tests, and every process killed under a job, for SOAK_MINUTES (10)
@@ -81,6 +97,15 @@ schemas: .make/venv  ## The Python classes of the events, anew from the .avsc fi
 .PHONY: configuration
 configuration: .make/venv  ## docs/configuration.md anew from the table of options
 	$(BIN)/python -m tailrace.services.configuration.document
+
+.PHONY: api-docs
+api-docs: .make/venv  ## The API reference of the public package, from its docstrings: build/api/index.html
+	$(BIN)/python docs/api_docs.py build/api
+	@echo "wrote build/api/index.html"
+
+.PHONY: events
+events: .make/venv  ## docs/events.md, from the .avsc files and the roles' step tables
+	$(BIN)/python -m tailrace.services.reference.events
 
 ##@ To measure it
 

@@ -89,9 +89,9 @@ def main() -> None:
         for each in (configuration, beside):
             ensure_cluster_topics(create_admin_client(each), each.cluster_id)
         program = (
-            "import threading; from tailrace.services.configuration import load; "
+            "import threading; from tailrace.services.configuration import load_configuration; "
             "from tailrace.services.processes import jobmanager; "
-            "jobmanager.run(load(), threading.Event())"
+            "jobmanager.run(load_configuration(), threading.Event())"
         )
         environment = {**os.environ, **configuration.environment()}
         with subprocess.Popen([sys.executable, "-c", program], env=environment) as jobmanager:

@@ -19,6 +19,15 @@ from tailrace.infra.jars import cache_dir
 
 _ROOT = Path(__file__).parents[1]
 _INTEGRATION = _ROOT / "tests" / "integration"
+_LONGEST = {
+    "test_torture",
+    "test_liveness",
+    "test_cluster",
+    "test_sql",
+    "test_kill",
+    "test_masters",
+    "test_blobs",
+}
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     # Hundreds of processes are started, and each would compile all that it imports, or pytest the tests.
     os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(_ROOT / ".pytest_cache" / "bytecode")
@@ -61,6 +70,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Several files run at the same time: no process is to wait for a long one at the end.
+    items.sort(key=lambda item: item.path.stem not in _LONGEST)
     for item in items:
         if item.path.is_relative_to(_INTEGRATION):
             item.add_marker(pytest.mark.integration)
+
+
+def pytest_unconfigure() -> None:
+    """Nothing follows the summary: librdkafka's threads write to stderr until the process ends."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -102,7 +102,7 @@ def _left_over(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
             if operator.operator_id in known:
                 continue
             kept = any(True for _ in earlier.states(vertex, operator.operator_id))
-            if kept or any(each.operator_id == operator.operator_id for each in earlier.in_flight(vertex)):
+            if kept:
                 advice = (
                     "its id followed from its place in the program, which is another now"
                     if operator.uid is None
@@ -216,19 +216,29 @@ def _channel_fault(
 
 
 def _lost_in_flight(earlier: PreviousJob, graph: JobGraph) -> Iterator[str]:
-    """Records in flight to an operator that is still there and is not the head of a vertex any more."""
+    """Records in flight to an operator that is gone, or that is not the head of a vertex any more.
+
+    State may be left out where the user allows it; records may not, since nobody counted on their loss.
+    """
     heads = {vertex.operators[0].operator_id for vertex in graph.vertices}
     chained = {each.operator_id: each.name for vertex in graph.vertices for each in vertex.operators}
+    names = {each.operator_id: each.name for vertex in earlier.metadata.vertices for each in vertex.operators}
     told = set()
     for vertex in earlier.metadata.vertices:
         for channel in earlier.in_flight(vertex):
             operator_id = channel.operator_id
-            if operator_id in chained and operator_id not in heads and operator_id not in told:
-                told.add(operator_id)
-                yield (
-                    f"records were in flight to operator {chained[operator_id]!r}, which is now chained to the one"
-                    " before it: take a savepoint instead, which holds none"
-                )
+            if operator_id in heads or operator_id in told:
+                continue
+            told.add(operator_id)
+            name, why = (
+                (chained[operator_id], "is now chained to the one before it")
+                if operator_id in chained
+                else (names.get(operator_id, operator_id), "the program does not have")
+            )
+            yield (
+                f"records were in flight to operator {name!r}, which {why}:"
+                " take a savepoint instead, which holds none"
+            )
 
 
 def _before(earlier: PreviousJob, vertex: JobVertex) -> tuple[list[VertexOutline], list[str]]:

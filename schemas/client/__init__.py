@@ -24,96 +24,96 @@ __all__ = [
 
 
 class CancelJobRejected(Body, frozen=True, gc=False, kw_only=True):
-    """The job can't be cancelled."""
+    """The Dispatcher cannot cancel the job that the client named. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.CancelJobRejected"
     job_id: str
-    """The job."""
+    """Id of the job that the client asked to cancel. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the Dispatcher cannot cancel the job, as text for people. Since 0.1.0."""
 
 
 class CheckpointFailed(Body, frozen=True, gc=False, kw_only=True):
-    """The checkpoint or savepoint that was asked for was not completed."""
+    """A checkpoint or savepoint that the client requested did not complete. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.CheckpointFailed"
     job_id: str
-    """The job."""
+    """Id of the job that the client requested a checkpoint or savepoint of. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the checkpoint or savepoint did not complete, as text for people. Since 0.1.0."""
 
 
 class CheckpointSucceeded(Body, frozen=True, gc=False, kw_only=True):
-    """The checkpoint or savepoint that was asked for is complete."""
+    """A checkpoint or savepoint that the client requested is complete. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.CheckpointSucceeded"
     job_id: str
-    """The job."""
+    """Id of the job whose state the checkpoint or savepoint holds. Since 0.1.0."""
     checkpoint: CompletedCheckpoint
-    """Where it is."""
+    """Id, type, directory and size of the completed checkpoint. Since 0.1.0."""
 
 
 class FeatureLevelRejected(Body, frozen=True, gc=False, kw_only=True):
-    """The cluster can't go by the rules of the level that was asked for."""
+    """The Dispatcher cannot raise the feature level as the client requested. Since 0.2.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.FeatureLevelRejected"
     level: int
-    """The level that was asked for."""
+    """The feature level that the client requested. Since 0.2.0."""
     reason: str
-    """Why."""
+    """Why the cluster cannot use this feature level, as text for people. Since 0.2.0."""
 
 
 class JobAccepted(Body, frozen=True, gc=False, kw_only=True):
-    """The job will be run."""
+    """The Dispatcher accepts the job and will run it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.JobAccepted"
     job_id: str
-    """The job."""
+    """Id of the accepted job. Since 0.1.0."""
     name: str
-    """Its name."""
+    """Name of the job, as its JobGraph has it. Since 0.1.0."""
 
 
 class JobFinished(Body, frozen=True, gc=False, kw_only=True):
-    """The job has ended."""
+    """The job has reached a terminal state. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.JobFinished"
     job_id: str
-    """The job."""
+    """Id of the job that ended. Since 0.1.0."""
     status: JobStatus
-    """FINISHED, CANCELED or FAILED."""
+    """Terminal state of the job: FINISHED, CANCELED or FAILED. Since 0.1.0."""
     reason: str | None = None
-    """Why it failed."""
+    """Why the job failed, as text for people; null if it did not fail. Since 0.1.0."""
     accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """What the job's subtasks have counted in all, by name."""
+    """Final accumulators of the job: accumulator name -> sum over all subtasks. Since 0.1.0."""
 
 
 class JobRejected(Body, frozen=True, gc=False, kw_only=True):
-    """The job will not be run."""
+    """The Dispatcher rejects the job and will not run it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.JobRejected"
     job_id: str
-    """The job."""
+    """Id of the rejected job. Since 0.1.0."""
     reason: str
-    """Why, and what to do."""
+    """Why the Dispatcher rejects the job and what the client can do, as text for people. Since 0.1.0."""
 
 
 class JobStatusChanged(Body, frozen=True, gc=False, kw_only=True):
-    """The job is in another state."""
+    """The job has changed its status. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.JobStatusChanged"
     job_id: str
-    """The job."""
+    """Id of the job whose status changed. Since 0.1.0."""
     status: JobStatus
-    """The new state."""
+    """New status of the job, such as RUNNING or RESTARTING. Since 0.1.0."""
 
 
 class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):
-    """The savepoint is gone, or could not be deleted."""
+    """The Dispatcher has deleted a savepoint, or could not delete it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.SavepointDisposed"
     path: str
-    """Its directory."""
+    """Directory of the savepoint, as the client named it. Since 0.1.0."""
     failure: str | None = None
-    """Why it is still there; null: it is gone."""
+    """Why the savepoint still exists, as text for people; null if it was deleted. Since 0.1.0."""
     left: tuple[str, ...] = ()
-    """What else lies in its directory, which therefore stays: names, the first few."""
+    """Names of the first few other files in the savepoint's directory. The directory stays because of them; empty if it was deleted. Since 0.1.0."""

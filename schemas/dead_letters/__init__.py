@@ -12,16 +12,16 @@ __all__ = ["DeadLetter"]
 
 
 class DeadLetter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A record that could not be read or was not allowed."""
+    """A copy of a record that a service could not decode or does not allow. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dead_letters.DeadLetter"
     source: Origin
-    """Where the record is."""
+    """Topic, partition and offset of the original record. Since 0.1.0."""
     reason: str
-    """Why it was refused, and what to do."""
+    """Why the record was refused and what to do, as text for people. Since 0.1.0."""
     time: int
-    """When it was refused, microseconds since the epoch."""
+    """When the record was refused, in microseconds since the Unix epoch. Since 0.1.0."""
     key: bytes | None = None
-    """The record's key."""
+    """Key of the original record; null if it has none. Since 0.1.0."""
     value: bytes | None = None
-    """The record's value."""
+    """Value of the original record; null if it has none. Since 0.1.0."""

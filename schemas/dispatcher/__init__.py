@@ -29,158 +29,158 @@ __all__ = [
 
 
 class CancelJob(Body, frozen=True, gc=False, kw_only=True):
-    """A client asks for a job to be cancelled."""
+    """A client asks the Dispatcher to cancel a job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.CancelJob"
     job_id: str
-    """The job."""
+    """Id of the job to cancel. Since 0.1.0."""
     keep_checkpoints: bool = False
-    """Whether the completed checkpoints stay, whatever the job's retention says."""
+    """If true, the job's completed checkpoints stay in storage, whatever its retention option says. Since 0.2.0."""
 
 
 class DisposeSavepoint(Body, frozen=True, gc=False, kw_only=True):
-    """Delete a savepoint."""
+    """A client asks the Dispatcher to delete a savepoint. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.DisposeSavepoint"
     path: str
-    """Its directory."""
+    """Directory of the savepoint, a path or URI. Since 0.1.0."""
 
 
 class JobGraphBuilt(Body, frozen=True, gc=False, kw_only=True):
-    """The program that an entry point names has built its graph."""
+    """The Dispatcher's process has run the program of an entry point, and the program has built its JobGraph. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.JobGraphBuilt"
     job_id: str
-    """The job."""
+    """Id of the submitted job. Since 0.1.0."""
     job_graph: JobGraph
-    """The graph."""
+    """The JobGraph that the program has built. Since 0.1.0."""
 
 
 class JobGraphFailed(Body, frozen=True, gc=False, kw_only=True):
-    """The program that an entry point names does not exist, or raised while it built its graph."""
+    """The program of an entry point does not exist, or it raised an error before its JobGraph was built. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.JobGraphFailed"
     job_id: str
-    """The job."""
+    """Id of the submitted job. Since 0.1.0."""
     reason: str
-    """What it raised and where."""
+    """Which error the program raised and where, as text for people. Since 0.1.0."""
 
 
 class JobReachedTerminalState(Body, frozen=True, gc=False, kw_only=True):
-    """The JobMaster has ended the job."""
+    """The JobMaster reports that its job has reached a terminal state. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.JobReachedTerminalState"
     job_id: str
-    """The job."""
+    """Id of the job that ended. Since 0.1.0."""
     status: JobStatus
-    """FINISHED, CANCELED or FAILED."""
+    """Terminal state of the job: FINISHED, CANCELED or FAILED. Since 0.1.0."""
     reason: str | None = None
-    """Why it failed."""
+    """Why the job failed, as text for people; null if it did not fail. Since 0.1.0."""
     accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """What the job's subtasks have counted in all, by name."""
+    """Final accumulators of the job: accumulator name -> sum over all subtasks. Since 0.1.0."""
 
 
 class RaiseFeatureLevel(Body, frozen=True, gc=False, kw_only=True):
-    """Have the cluster go by the rules of a newer release, once a master that knows them leads."""
+    """A client asks the cluster to use the rules of a newer release, as soon as a master that knows them leads. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.RaiseFeatureLevel"
     level: int
-    """The level that is wanted."""
+    """The requested feature level. Since 0.1.0."""
 
 
 class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):
-    """A savepoint is gone, or could not be deleted."""
+    """The Dispatcher's process has deleted a savepoint, or could not delete it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SavepointDisposed"
     path: str
-    """Its directory."""
+    """Directory of the savepoint, as the client named it. Since 0.1.0."""
     failure: str | None = None
-    """Why it is still there; null: it is gone."""
+    """Why the savepoint still exists, as text for people; null if it was deleted. Since 0.1.0."""
     request: int
-    """The offset of the request."""
+    """Offset of the DisposeSavepoint event in the log. Since 0.1.0."""
     left: tuple[str, ...] = ()
-    """What else lies in its directory, which therefore stays: names, the first few."""
+    """Names of the first few other files in the savepoint's directory. The directory stays because of them; empty if it was deleted. Since 0.1.0."""
 
 
 class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):
-    """A client asks for the cluster to end: jobs are cancelled, TaskExecutors disconnected."""
+    """A client asks the cluster to shut down: jobs are cancelled or suspended, and TaskExecutors are disconnected. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.ShutDownCluster"
     reason: str
-    """Why."""
+    """Why the client shuts the cluster down, as text for people. Since 0.1.0."""
     suspend: bool = False
-    """Whether jobs are suspended, to go on when the cluster starts again; else they are cancelled."""
+    """If true, jobs are suspended and resume when the cluster starts again; if false, they are cancelled. Since 0.1.0."""
 
 
 class StopWithSavepoint(Body, frozen=True, gc=False, kw_only=True):
-    """Take a savepoint of a job and end it."""
+    """A client asks the Dispatcher to take a savepoint of a job and to end the job with it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.StopWithSavepoint"
     job_id: str
-    """The job."""
+    """Id of the job to stop. Since 0.1.0."""
     directory: str | None = None
-    """The directory to make it in; null: the configured one."""
+    """Directory in which the savepoint's own directory is created, a path or URI; null for the option state.savepoints.dir. Since 0.1.0."""
     drain: bool = False
-    """Whether time comes to its end before, so that windows and timers fire."""
+    """If true, event time advances to its end before the savepoint, so that all windows and timers fire. Since 0.1.0."""
 
 
 class SubmissionRefused(Body, frozen=True, gc=False, kw_only=True):
-    """A record of the submissions topic could not be read or was not allowed; a dead letter follows."""
+    """The Dispatcher could not decode a record of the submissions topic, or does not allow it. Its copy is in the dead-letter topic. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SubmissionRefused"
     source: Origin
-    """The record."""
+    """Topic, partition and offset of the refused record. Since 0.1.0."""
     reason: str
-    """Why it was refused."""
+    """Why the record was refused, as text for people. Since 0.1.0."""
     client: str = ""
-    """Who sent it, as far as its beginning could be read; empty: not known."""
+    """Address of the client that sent the record, as far as the record could be decoded; empty if unknown. Since 0.2.0."""
     job_id: str = ""
-    """The job that it asked to run; empty: not known."""
+    """Id of the job that the record submits; empty if unknown. Since 0.2.0."""
 
 
 class SubmissionsTopicChanged(Body, frozen=True, gc=False, kw_only=True):
-    """From here on submissions are admitted from the topic with this id, from these positions on."""
+    """The Dispatcher admits submissions from another topic from here on: the topic with this id, from these positions. Since 0.2.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SubmissionsTopicChanged"
     topic_id: str
-    """The id that Kafka drew when the topic was created (KIP-516)."""
+    """Id that Kafka gave the topic when it was created (KIP-516). Since 0.2.0."""
     positions: tuple[int, ...]
-    """For each partition, from 0 on, the next offset to admit. Partitions that are not listed begin at their first offset."""
+    """Next offset to admit in each partition, from partition 0 on. A partition that is not listed starts at its first offset. Since 0.2.0."""
     reason: str
-    """Why, for people."""
+    """Why the topic changed, as text for people. Since 0.2.0."""
 
 
 class SubmitJob(Body, frozen=True, gc=False, kw_only=True):
-    """A client asks for a job to be run: a JobGraph, or an entry point that builds one."""
+    """A client submits a job: a JobGraph, or an entry point that builds one. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SubmitJob"
     job_id: str
-    """The job's id, chosen by the client: 1 to 64 letters, digits, '-' or '_'."""
+    """Id that the client chose for the job: 1 to 64 letters, digits, '-' or '_'. Since 0.1.0."""
     job_graph: JobGraph | None = None
-    """The translated program; null where an entry point is given."""
+    """The translated program; null if an entry point is given. Since 0.1.0."""
     entry_point: EntryPoint | None = None
-    """The program by name; null where a JobGraph is given."""
+    """The program by name; null if a JobGraph is given. Since 0.1.0."""
     parallelism: int | None = None
-    """Default parallelism for an entry point; null for the program's own."""
+    """Default parallelism for the entry point's program, in subtasks; null for the program's own. Since 0.1.0."""
     savepoint_path: str | None = None
-    """The savepoint or checkpoint to begin with."""
+    """Directory of the savepoint or checkpoint that the job starts from; null to start without state. Since 0.1.0."""
     allow_non_restored_state: bool = False
-    """Whether state in it may be left out that no operator of the job takes."""
+    """If true, state in the savepoint that no operator of the job takes is skipped; if false, the job fails because of it. Since 0.1.0."""
 
 
 class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):
-    """Take a checkpoint of a job now."""
+    """A client asks the Dispatcher to have a checkpoint of a job taken now. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.TriggerCheckpoint"
     job_id: str
-    """The job."""
+    """Id of the job to take a checkpoint of. Since 0.1.0."""
 
 
 class TriggerSavepoint(Body, frozen=True, gc=False, kw_only=True):
-    """Take a savepoint of a job."""
+    """A client asks the Dispatcher to have a savepoint of a job taken. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.TriggerSavepoint"
     job_id: str
-    """The job."""
+    """Id of the job to take a savepoint of. Since 0.1.0."""
     directory: str | None = None
-    """The directory to make it in; null: the configured one."""
+    """Directory in which the savepoint's own directory is created, a path or URI; null for the option state.savepoints.dir. Since 0.1.0."""

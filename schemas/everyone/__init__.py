@@ -21,84 +21,84 @@ __all__ = [
 
 
 class ClusterTerminated(Body, frozen=True, gc=False, kw_only=True):
-    """The ResourceManager has seen every TaskExecutor leave; the cluster ends."""
+    """The ResourceManager has seen every TaskExecutor disconnect, or has waited long enough. The cluster ends. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.ClusterTerminated"
     reason: str
-    """Why."""
+    """Why the cluster ends, as text for people. Since 0.1.0."""
     remains: tuple[str, ...] = ()
-    """What is left of the cluster, one line for a person each."""
+    """What is left of the cluster, one line of text for people per item; empty if nothing is left. Since 0.1.0."""
 
 
 class ConfigurationChanged(Body, frozen=True, gc=False, kw_only=True):
-    """The leader goes by this configuration from here on."""
+    """The leader of the Dispatcher announces the configuration that all roles use from here on. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.ConfigurationChanged"
     configuration: Mapping[str, str]
-    """Option -> value, as docs/configuration.md lists them; what is not there has its default."""
+    """Option key -> value, as docs/configuration.md lists them. An option that is not in the map has its default. Since 0.1.0."""
 
 
 class FeatureLevelRaised(Body, frozen=True, gc=False, kw_only=True):
-    """From here on the roles go by the rules of this level (KIP-584 knows such levels): what was decided before stays valid by those of then."""
+    """All roles use the rules of this feature level from here on (compare KIP-584). Earlier decisions stay valid by the rules of their time. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.FeatureLevelRaised"
     level: int
-    """Higher than any before. Readers whose release does not know it stop."""
+    """New feature level, higher than any before it. A reader whose release does not know it stops. Since 0.1.0."""
 
 
 class LeaderElected(Body, frozen=True, gc=False, kw_only=True):
-    """From this offset on the role is led under this epoch; whatever an older epoch says is ignored."""
+    """A process leads the role under this epoch from this offset on. Readers ignore what the role says under an older epoch. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.LeaderElected"
     role: str
-    """The role: dispatcher, resource_manager, rest_server, job_master/<job id>, or task_executor/<resource id>."""
+    """Address of the role: dispatcher, resource_manager, rest_server, job_master/<job id>, or task_executor/<resource id>. Since 0.1.0."""
     epoch: int
-    """Higher than any before for this role."""
+    """Leader epoch, higher than any epoch of this role before it. Since 0.1.0."""
     address: str
-    """Host and process of the leader."""
+    """Host and process id of the leader, as host:pid. Since 0.1.0."""
     session: str
-    """Unique to the leader's process."""
+    """Id that only the leader's process has. Since 0.1.0."""
     endpoints: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Servers of the leader's process: name -> host:port, such as blob."""
+    """Servers of the leader's process: server name, such as blob -> host:port. Since 0.1.0."""
     elected_by: str = ""
-    """Who elected the leader, such as zookeeper; empty: nobody, it took the lead."""
+    """Which service elected the leader, such as zookeeper; empty if the process took the lead without an election. Since 0.1.0."""
 
 
 class SnapshotTaken(Body, frozen=True, gc=False, kw_only=True):
-    """There is a snapshot of the state behind an offset: who starts may begin with it."""
+    """A snapshot of all states up to an offset is in storage. A process that starts may restore it instead of folding the log up to there. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.SnapshotTaken"
     offset: int
-    """All events up to this offset are in it, and none behind."""
+    """Offset of the last event that is part of the snapshot. Since 0.1.0."""
     uri: str
-    """Where it is."""
+    """URI of the snapshot's file. Since 0.1.0."""
     size: int
-    """Bytes."""
+    """Size of the snapshot's file, in bytes. Since 0.1.0."""
     schema_fingerprint: str
-    """Of the schemas and state types that it was written with: others do not read it."""
+    """Fingerprint of the schemas and state types of the release that wrote the snapshot. Releases with another fingerprint do not read it. Since 0.1.0."""
     state_hash: str
-    """Of the state, in hexadecimal."""
+    """Hash of the states in the snapshot, in hexadecimal. Since 0.1.0."""
 
 
 class StateHash(Body, frozen=True, gc=False, kw_only=True):
-    """What the state behind an offset comes to: a replica with another one has gone astray, and stops."""
+    """A master announces the hash of its states up to an offset. A master whose hash differs from the majority's has diverged and stops. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.StateHash"
     offset: int
-    """All events up to this offset are in it, and none behind."""
+    """Offset of the last event that is part of the hashed states. Since 0.1.0."""
     hashes: Mapping[str, str]
-    """Kind of role -> the hash of the states of all its addresses, in hexadecimal."""
+    """Kind of role -> hash of the states of all its addresses, in hexadecimal. Since 0.1.0."""
     code_fingerprint: str
-    """Of the code that folded them: replicas that run other code do not compare."""
+    """Fingerprint of the code that folded the states. Masters that run other code do not compare hashes. Since 0.1.0."""
 
 
 class TaskExecutorLost(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor is gone, or taken to be: its slots and what ran in them are lost."""
+    """The ResourceManager declares a TaskExecutor lost: its slots are gone, and the tasks in them have failed. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.TaskExecutorLost"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the lost TaskExecutor. Since 0.1.0."""
     instance_id: str | None = None
-    """The registration that is meant; null: it was never registered."""
+    """InstanceID of the registration that is lost; null if the TaskExecutor never registered. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the TaskExecutor is declared lost, as text for people. Since 0.1.0."""

@@ -56,340 +56,340 @@ __all__ = [
 
 
 class AcknowledgeCheckpoint(Body, frozen=True, gc=False, kw_only=True):
-    """A subtask's part of a checkpoint is in storage (document 000)."""
+    """A TaskExecutor reports that a subtask has written its part of a checkpoint. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.AcknowledgeCheckpoint"
     job_id: str
-    """The job."""
+    """Id of the job that takes the checkpoint. Since 0.1.0."""
     execution_attempt_id: str
-    """The Execution."""
+    """Id of the Execution that acknowledges. Since 0.1.0."""
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     metrics: CheckpointMetrics
-    """How it went."""
+    """Durations and sizes of the subtask's part. Since 0.1.0."""
     subtask_state: SubtaskState
-    """What it has written."""
+    """State files, records in flight and changelog offset that the subtask has written. Since 0.1.0."""
 
 
 class CancelJob(Body, frozen=True, gc=False, kw_only=True):
-    """The Dispatcher passes a request to cancel on."""
+    """The Dispatcher forwards a client's request to cancel the job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CancelJob"
     job_id: str
-    """The job."""
+    """Id of the job to cancel. Since 0.1.0."""
     keep_checkpoints: bool = False
-    """Whether the completed checkpoints stay, whatever the job's retention says."""
+    """If true, the job's completed checkpoints stay in storage, whatever its retention option says. Since 0.2.0."""
 
 
 class ChannelsCreated(Body, frozen=True, gc=False, kw_only=True):
-    """The topics of the job's channels exist."""
+    """The JobMaster's process has created the Kafka topics of the job's channels. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.ChannelsCreated"
     job_id: str
-    """The job."""
+    """Id of the job whose topics exist now. Since 0.1.0."""
 
 
 class ChannelsDeleted(Body, frozen=True, gc=False, kw_only=True):
-    """The topics of the ended job's channels are gone."""
+    """The JobMaster's process has deleted the Kafka topics of the channels of a job that ended. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.ChannelsDeleted"
     job_id: str
-    """The job."""
+    """Id of the job whose topics are deleted. Since 0.1.0."""
 
 
 class ChannelsFailed(Body, frozen=True, gc=False, kw_only=True):
-    """The topics of the job's channels could not be created."""
+    """The JobMaster's process could not create the Kafka topics of the job's channels. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.ChannelsFailed"
     job_id: str
-    """The job."""
+    """Id of the job whose topics do not exist. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the topics could not be created, as text for people. Since 0.1.0."""
 
 
 class CheckpointAborted(Body, frozen=True, gc=False, kw_only=True):
-    """A checkpoint will not be completed."""
+    """The JobMaster's process could not complete a checkpoint, or the JobMaster gives it up. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointAborted"
     job_id: str
-    """The job."""
+    """Id of the job whose checkpoint is aborted. Since 0.1.0."""
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the aborted checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     failure: CheckpointFailureReason
-    """Of which kind."""
+    """Kind of the failure. It decides whether the failure counts for execution.checkpointing.tolerable-failed-checkpoints. Since 0.1.0."""
     reason: str
-    """Why, in words."""
+    """Why the checkpoint is aborted, as text for people. Since 0.1.0."""
 
 
 class CheckpointCompleted(Body, frozen=True, gc=False, kw_only=True):
-    """The metadata of a checkpoint is in storage: it is complete."""
+    """The JobMaster's process has written the metadata of a checkpoint. The checkpoint is complete. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointCompleted"
     job_id: str
-    """The job."""
+    """Id of the job whose state the checkpoint holds. Since 0.1.0."""
     checkpoint: CompletedCheckpoint
-    """Where it is."""
+    """Id, type, directory and size of the completed checkpoint. Since 0.1.0."""
 
 
 class CheckpointDiscarded(Body, frozen=True, gc=False, kw_only=True):
-    """A checkpoint's files are gone, but for those that others use."""
+    """The JobMaster's process has deleted a checkpoint's files, except those that other checkpoints use. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointDiscarded"
     job_id: str
-    """The job."""
+    """Id of the job whose state the checkpoint held. Since 0.1.0."""
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the discarded checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
 
 
 class CheckpointRestored(Body, frozen=True, gc=False, kw_only=True):
-    """A checkpoint was found whole, and tasks may begin with it."""
+    """The JobMaster's process has found a complete checkpoint, and tasks may restore it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointRestored"
     job_id: str
-    """The job."""
+    """Id of the job that restores the checkpoint. Since 0.1.0."""
     checkpoint: RestoredCheckpoint | None = None
-    """Which one; null: there is none, and tasks begin with nothing."""
+    """The checkpoint to restore; null if there is none, and tasks start without state. Since 0.1.0."""
     passed_over: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Newer ones that can't be read: directory -> why."""
+    """Newer checkpoints that cannot be read: directory -> reason, as text for people. Since 0.1.0."""
     finished: Mapping[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
-    """Subtasks that had finished in it, of the job's own parallelism: vertex -> their numbers."""
+    """Subtasks that had finished in the checkpoint, in the job's present parallelism: vertex id -> subtask indexes, from 0. Since 0.1.0."""
     accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """What subtasks that had finished in it had counted, all together: it is in no other's state."""
+    """Accumulators of the subtasks that had finished in the checkpoint: accumulator name -> sum. No state of a running subtask holds them. Since 0.1.0."""
 
 
 class CheckpointTriggered(Body, frozen=True, gc=False, kw_only=True):
-    """A checkpoint has begun: what is awaited is fixed (PendingCheckpoint)."""
+    """The JobMaster triggers a checkpoint and fixes which Executions take part in it (PendingCheckpoint in Flink). Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointTriggered"
     job_id: str
-    """The job."""
+    """Id of the job that takes the checkpoint. Since 0.1.0."""
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     options: CheckpointOptions
-    """How."""
+    """Type and directories of the checkpoint. Since 0.1.0."""
     to_trigger: tuple[str, ...]
-    """Executions that are told to begin: those that read no channel, or whose senders have all ended."""
+    """Ids of the Executions that start the barriers: sources, and tasks whose senders have all finished. Since 0.1.0."""
     to_acknowledge: tuple[str, ...]
-    """Executions whose acknowledgement is awaited."""
+    """Ids of the Executions whose acknowledgements the JobMaster awaits. Since 0.1.0."""
     finished: tuple[str, ...] = ()
-    """Executions that had finished before; their subtasks stay finished after a restore."""
+    """Ids of the Executions that had finished before. Their subtasks stay finished after a restore (FLIP-147). Since 0.1.0."""
     requests: tuple[int, ...] = ()
-    """Offsets of the requests that this answers; none for a periodic one."""
+    """Offsets of the TriggerCheckpoint events that this checkpoint answers; empty for a periodic checkpoint. Since 0.1.0."""
 
 
 class CheckpointsRemoved(Body, frozen=True, gc=False, kw_only=True):
-    """All that the job's checkpoints left in storage is gone, but for what is to be kept."""
+    """The JobMaster's process has deleted what the ended job's checkpoints left in storage, except what is retained. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CheckpointsRemoved"
     job_id: str
-    """The job."""
+    """Id of the job that ended. Since 0.1.0."""
 
 
 class DeclineCheckpoint(Body, frozen=True, gc=False, kw_only=True):
-    """A subtask can't contribute to a checkpoint (document 000)."""
+    """A TaskExecutor reports that a subtask cannot take part in a checkpoint. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.DeclineCheckpoint"
     job_id: str
-    """The job."""
+    """Id of the job that takes the checkpoint. Since 0.1.0."""
     execution_attempt_id: str
-    """The Execution."""
+    """Id of the Execution that declines. Since 0.1.0."""
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the declined checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the subtask cannot take part, as text for people. Since 0.1.0."""
 
 
 class DisconnectTaskManager(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor has no more slots for the job (document 000)."""
+    """A TaskExecutor disconnects from the JobMaster because it holds no slot for the job any more. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.DisconnectTaskManager"
     job_id: str
-    """The job."""
+    """Id of the job that the TaskExecutor has no slots for any more. Since 0.1.0."""
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the TaskExecutor that disconnects. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the TaskExecutor disconnects, as text for people. Since 0.1.0."""
 
 
 class FailSlot(Body, frozen=True, gc=False, kw_only=True):
-    """An allocated slot is gone."""
+    """The TaskExecutor or the ResourceManager reports that an allocated slot is gone. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.FailSlot"
     allocation_id: str
-    """The allocation."""
+    """AllocationID of the slot that is gone. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the slot is gone, as text for people. Since 0.1.0."""
 
 
 class HeartbeatFromTaskManager(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor lives, and these Executions of the job run there (document 000). Soft state."""
+    """A heartbeat from a TaskExecutor, with the job's Executions that run there. It is soft state: no role folds it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.HeartbeatFromTaskManager"
     job_id: str
-    """The job."""
+    """Id of the job whose JobMaster receives the heartbeat. Since 0.1.0."""
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the TaskExecutor that sends the heartbeat. Since 0.1.0."""
     position: int
-    """The offset up to which the sender had folded the log."""
+    """Offset up to which the TaskExecutor had folded the log. Since 0.1.0."""
     accumulator_report: AccumulatorReport
-    """The Executions and what they have counted."""
+    """The job's Executions at the TaskExecutor, and their accumulators. Since 0.1.0."""
 
 
 class HeartbeatTimedOut(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor was not heard of for too long; says the JobMaster's shell."""
+    """The JobMaster's process has received no heartbeat from a TaskExecutor within heartbeat.timeout. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.HeartbeatTimedOut"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the silent TaskExecutor. Since 0.1.0."""
     reason: str
-    """Why."""
+    """How long the TaskExecutor has been silent, as text for people. Since 0.1.0."""
 
 
 class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
-    """The ResourceManager knows the JobMaster."""
+    """The ResourceManager has registered the JobMaster. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.JobManagerRegistrationSuccess"
     job_id: str
-    """The job."""
+    """Id of the job whose JobMaster is registered. Since 0.1.0."""
 
 
 class JobMasterFailed(Body, frozen=True, gc=False, kw_only=True):
-    """A JobMaster can't decide, or owes an event that the log does not take: its job fails, and no other."""
+    """The JobMaster cannot decide, or the log does not accept an event that it has to send. The job fails; other jobs continue. Since 0.2.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.JobMasterFailed"
     job_id: str
-    """The job."""
+    """Id of the job that fails. Since 0.2.0."""
     reason: str
-    """Why."""
+    """Which error the JobMaster raised, as text for people. Since 0.2.0."""
 
 
 class OfferSlots(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor offers slots that were requested for the job."""
+    """A TaskExecutor offers the JobMaster slots that were requested for the job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.OfferSlots"
     job_id: str
-    """The job."""
+    """Id of the job that the slots were requested for. Since 0.1.0."""
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the TaskExecutor that offers the slots. Since 0.1.0."""
     slots: tuple[SlotOffer, ...]
-    """The slots."""
+    """The offered slots: AllocationID, number and resources of each. Since 0.1.0."""
 
 
 class RegisterTaskManager(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor that holds a slot for the job registers."""
+    """A TaskExecutor that holds a slot for the job registers at the JobMaster. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.RegisterTaskManager"
     job_id: str
-    """The job."""
+    """Id of the job that the TaskExecutor holds a slot for. Since 0.1.0."""
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the TaskExecutor that registers. Since 0.1.0."""
 
 
 class RestoreFailed(Body, frozen=True, gc=False, kw_only=True):
-    """There is no checkpoint to begin with, or it does not fit the job."""
+    """The JobMaster's process has found no checkpoint to restore, or the checkpoint does not fit the job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.RestoreFailed"
     job_id: str
-    """The job."""
+    """Id of the job that cannot start from a checkpoint. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why no checkpoint can be restored, as text for people. Since 0.1.0."""
 
 
 class ResumeJob(Body, frozen=True, gc=False, kw_only=True):
-    """The Dispatcher wants a suspended job to go on."""
+    """The Dispatcher asks the JobMaster to resume a suspended job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.ResumeJob"
     job_id: str
-    """The job."""
+    """Id of the job to resume. Since 0.1.0."""
 
 
 class SlotAllocationFailed(Body, frozen=True, gc=False, kw_only=True):
-    """The ResourceManager can't give the slot."""
+    """The ResourceManager cannot fulfil a slot request. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.SlotAllocationFailed"
     allocation_id: str
-    """The request."""
+    """AllocationID of the slot request that failed. Since 0.1.0."""
     reason: str
-    """Wanted, free and registered slots."""
+    """How many slots are requested, free and registered, as text for people. Since 0.1.0."""
 
 
 class StartJob(Body, frozen=True, gc=False, kw_only=True):
-    """The Dispatcher starts a JobMaster for an accepted job."""
+    """The Dispatcher starts a JobMaster for an accepted job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.StartJob"
     job_id: str
-    """The job."""
+    """Id of the job to start. Since 0.1.0."""
     job_graph: JobGraph
-    """What to run."""
+    """The JobGraph to run. Since 0.1.0."""
     configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """The cluster's defaults with the job's own settings over them."""
+    """Option key -> value: the cluster's defaults, overridden by the job's own options. Since 0.1.0."""
     savepoint_path: str | None = None
-    """The savepoint or checkpoint to begin with."""
+    """Directory of the savepoint or checkpoint that the job starts from; null to start without state. Since 0.1.0."""
     allow_non_restored_state: bool = False
-    """Whether state in it may be left out that no operator of the job takes."""
+    """If true, state in the savepoint that no operator of the job takes is skipped; if false, the job fails because of it. Since 0.1.0."""
 
 
 class SuspendJob(Body, frozen=True, gc=False, kw_only=True):
-    """The Dispatcher wants the job to pause: its tasks end, its progress stays."""
+    """The Dispatcher asks the JobMaster to suspend the job: its tasks end, its progress stays. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.SuspendJob"
     job_id: str
-    """The job."""
+    """Id of the job to suspend. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the job is suspended, as text for people. Since 0.1.0."""
 
 
 class TaskAcknowledged(Body, frozen=True, gc=False, kw_only=True):
-    """The TaskExecutor has taken the task."""
+    """The TaskExecutor has received a task that the JobMaster submitted. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.TaskAcknowledged"
     execution_attempt_id: str
-    """The Execution."""
+    """Id of the Execution that the TaskExecutor received. Since 0.1.0."""
 
 
 class TasksContradicted(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor does not run Executions that it should run."""
+    """Two heartbeats in a row of a TaskExecutor lack Executions that the JobMaster expects there. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.TasksContradicted"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the TaskExecutor that sent the heartbeats. Since 0.1.0."""
     execution_attempt_ids: tuple[str, ...]
-    """The Executions that it does not know."""
+    """Ids of the Executions that the TaskExecutor does not run. Since 0.1.0."""
     reason: str
-    """Why."""
+    """What the heartbeats said, as text for people. Since 0.1.0."""
 
 
 class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):
-    """Take a checkpoint, a savepoint, or stop with one: a client's request, passed on."""
+    """The Dispatcher forwards a client's request for a checkpoint, a savepoint, or a stop with savepoint. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.TriggerCheckpoint"
     job_id: str
-    """The job."""
+    """Id of the job to take a checkpoint or savepoint of. Since 0.1.0."""
     snapshot_type: SnapshotType
-    """A checkpoint or a savepoint."""
+    """Whether the client requests a checkpoint or a savepoint. Since 0.1.0."""
     directory: str | None = None
-    """For a savepoint: the directory to make its own in; null: the configured one."""
+    """For a savepoint, the directory in which its own directory is created, a path or URI; null for the option state.savepoints.dir. Since 0.1.0."""
     stops: bool = False
-    """Whether the job is to end with it."""
+    """If true, the job ends with the savepoint. Since 0.1.0."""
     drains: bool = False
-    """Whether time comes to its end before."""
+    """If true, event time advances to its end before the savepoint. Since 0.1.0."""
     requester: str
-    """The client to be answered."""
+    """Address of the client that awaits the answer. Since 0.1.0."""
 
 
 class UpdateTaskExecutionState(Body, frozen=True, gc=False, kw_only=True):
-    """An Execution has changed its state (document 000)."""
+    """A TaskExecutor reports that an Execution has changed its state. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.UpdateTaskExecutionState"
     job_id: str
-    """The job."""
+    """Id of the job that the Execution belongs to. Since 0.1.0."""
     execution_attempt_id: str
-    """The Execution."""
+    """Id of the Execution that changed its state. Since 0.1.0."""
     execution_state: ExecutionState
-    """The new state."""
+    """New state of the Execution. Since 0.1.0."""
     failure: str | None = None
-    """For FAILED: what was raised and where."""
+    """For FAILED, which error was raised and where, as text for people; null for other states. Since 0.1.0."""
     accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """What the attempt has counted and committed, by name; empty unless it has ended."""
+    """What the subtask has counted and committed: accumulator name -> value. Empty unless the Execution has ended. Since 0.1.0."""
     progress_lost: bool = False
-    """For FAILED: what the attempt was to go on from is gone; the job has to go back to a checkpoint."""
+    """For FAILED: if true, the committed progress that the Execution should continue from is gone, and the job has to restore a checkpoint. Since 0.1.0."""

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ... import __version__
 from .. import avro
 
 FOLDER = Path(__file__).parent
-_LEFT_OUT = ("doc", "logicalType")
+_LEFT_OUT = ("doc", "logicalType", "topic", "senders")
 
 
 class Writer(NamedTuple):
@@ -40,6 +41,17 @@ def writer(fingerprint: bytes, folder: Path = FOLDER) -> Writer | None:
 def releases(folder: Path = FOLDER) -> list[str]:
     """The versions whose schemas are there."""
     return sorted(path.stem for path in folder.glob("*.json"))
+
+
+def since(name: str, field: str | None = None, folder: Path = FOLDER) -> str:
+    """The first release that has the record, or its field; the version at hand where no release has it yet."""
+    for release in sorted(releases(folder), key=lambda version: [int(part) for part in version.split(".")]):
+        schema = definitions(release, folder).get(name)
+        if schema is None:
+            continue
+        if field is None or any(known["name"] == field for known in schema.get("fields", ())):
+            return release
+    return __version__.partition(".dev")[0]
 
 
 def definitions(release: str, folder: Path = FOLDER) -> Mapping[str, avro.Schema]:

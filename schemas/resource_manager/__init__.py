@@ -32,198 +32,198 @@ __all__ = [
 
 
 class CancelSlotRequest(Body, frozen=True, gc=False, kw_only=True):
-    """A JobMaster does not want the slot any more."""
+    """The JobMaster cancels a slot request. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.CancelSlotRequest"
     allocation_id: str
-    """The request."""
+    """AllocationID of the slot request to cancel. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the JobMaster does not need the slot any more, as text for people. Since 0.1.0."""
 
 
 class DisconnectJobManager(Body, frozen=True, gc=False, kw_only=True):
-    """A JobMaster leaves because its job has ended."""
+    """The JobMaster disconnects from the ResourceManager because its job has ended. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.DisconnectJobManager"
     job_id: str
-    """The job."""
+    """Id of the job that ended. Since 0.1.0."""
     status: JobStatus
-    """How the job ended."""
+    """Status of the job at its end. Since 0.1.0."""
 
 
 class DisconnectTaskManager(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor says that it leaves."""
+    """A TaskExecutor disconnects from the ResourceManager and ends. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.DisconnectTaskManager"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the TaskExecutor that disconnects. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the TaskExecutor disconnects, as text for people. Since 0.1.0."""
 
 
 class HeartbeatFromTaskManager(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor lives, and these are its slots (document 000). Soft state."""
+    """A heartbeat from a TaskExecutor, with its SlotReport. It is soft state: no role folds it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.HeartbeatFromTaskManager"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the TaskExecutor that sends the heartbeat. Since 0.1.0."""
     instance_id: str | None = None
-    """The registration that is meant; null: it was never registered."""
+    """InstanceID of the TaskExecutor's registration; null before it has one. Since 0.1.0."""
     position: int
-    """The offset up to which the sender had folded the log."""
+    """Offset up to which the TaskExecutor had folded the log. Since 0.1.0."""
     slots: tuple[SlotStatus, ...]
-    """The SlotReport: every slot, by number."""
+    """The SlotReport: the status of every slot, ordered by slot number. Since 0.1.0."""
 
 
 class NotifySlotAvailable(Body, frozen=True, gc=False, kw_only=True):
-    """A slot has become free (document 000)."""
+    """A TaskExecutor notifies the ResourceManager that a slot is free again. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.NotifySlotAvailable"
     instance_id: str
-    """The TaskExecutor's InstanceID."""
+    """InstanceID under which the TaskExecutor is registered. Since 0.1.0."""
     slot_id: SlotID
-    """The slot."""
+    """TaskExecutor and number of the slot that is free. Since 0.1.0."""
     old_allocation_id: str
-    """The allocation that held it."""
+    """AllocationID that the slot had until now. Since 0.1.0."""
 
 
 class RegisterJobManager(Body, frozen=True, gc=False, kw_only=True):
-    """A JobMaster registers for its job."""
+    """A JobMaster registers at the ResourceManager for its job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.RegisterJobManager"
     job_id: str
-    """The job."""
+    """Id of the job whose JobMaster registers. Since 0.1.0."""
 
 
 class RegisterTaskExecutor(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor registers (document 000)."""
+    """A TaskExecutor registers at the ResourceManager. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.RegisterTaskExecutor"
     address: str
-    """The TaskExecutor's host and process."""
+    """Host and process id of the TaskExecutor, as host:pid. Since 0.1.0."""
     resource_id: str
-    """Its ResourceID."""
+    """ResourceID of the TaskExecutor that registers. Since 0.1.0."""
     data_port: int
-    """Port for data, 0 where data travels through Kafka only."""
+    """TCP port for data between TaskExecutors; 0 if data travels through Kafka only. Since 0.1.0."""
     hardware: HardwareDescription
-    """The machine."""
+    """The machine that the TaskExecutor runs on. Since 0.1.0."""
     number_of_slots: int
-    """How many slots it has."""
+    """How many slots the TaskExecutor has. Since 0.1.0."""
     default_slot_profile: ResourceProfile
-    """What each of its slots offers."""
+    """What each of its slots offers. Since 0.1.0."""
     configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """The TaskExecutor's options, as docs/configuration.md lists them."""
+    """The TaskExecutor's options, as docs/configuration.md lists them: option key -> value. Since 0.1.0."""
     process_mark: str = ""
-    """Tells the process from all others of its machine (infra/process_marker.py); empty: nobody can tell by looking whether it lives."""
+    """Id of the operating system's process that is never reused on its machine (infra/process_marker.py). Empty if the platform has none: then only heartbeats show whether the process lives. Since 0.1.0."""
 
 
 class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
-    """A JobMaster asks for a slot."""
+    """The JobMaster requests a slot from the ResourceManager. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.RequestSlot"
     job_id: str
-    """The job."""
+    """Id of the job that needs the slot. Since 0.1.0."""
     allocation_id: str
-    """Identifies the request: sent again, it is not fulfilled twice (document 004)."""
+    """AllocationID of the request. A request with the same id is not fulfilled twice. Since 0.1.0."""
     resource_profile: ResourceProfile | None = None
-    """What the slot must offer at least; null: any (UNKNOWN)."""
+    """What the slot must offer at least; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
 
 
 class SendSlotReport(Body, frozen=True, gc=False, kw_only=True):
-    """The slots of a registered TaskExecutor (document 000)."""
+    """A TaskExecutor that has just registered reports its slots. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SendSlotReport"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the TaskExecutor that sends the report. Since 0.1.0."""
     instance_id: str
-    """The InstanceID that its registration was given."""
+    """InstanceID under which the TaskExecutor is registered. Since 0.1.0."""
     slots: tuple[SlotStatus, ...]
-    """Every slot."""
+    """The SlotReport: the status of every slot. Since 0.1.0."""
 
 
 class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):
-    """The Dispatcher has no job left and asks the ResourceManager to end the cluster."""
+    """The Dispatcher has no job left and asks the ResourceManager to shut the cluster down. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.ShutDownCluster"
     reason: str
-    """Why."""
+    """Why the cluster shuts down, as text for people. Since 0.1.0."""
 
 
 class SlotReportContradicted(Body, frozen=True, gc=False, kw_only=True):
-    """A TaskExecutor's SlotReport differs from what the log says; its word counts."""
+    """Two SlotReports in a row of a TaskExecutor differ from the ResourceManager's state. The ResourceManager takes over the report. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SlotReportContradicted"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the TaskExecutor that sent the reports. Since 0.1.0."""
     instance_id: str | None = None
-    """The registration that is meant; null: it was never registered."""
+    """InstanceID of the TaskExecutor's registration; null if it never registered. Since 0.1.0."""
     slots: tuple[SlotStatus, ...]
-    """The SlotReport: every slot, by number."""
+    """The SlotReport: the status of every slot, ordered by slot number. Since 0.1.0."""
 
 
 class SlotRequestAccepted(Body, frozen=True, gc=False, kw_only=True):
-    """The TaskExecutor has allocated the slot that was requested."""
+    """The TaskExecutor has allocated the slot that the ResourceManager requested. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SlotRequestAccepted"
     allocation_id: str
-    """The allocation."""
+    """AllocationID of the slot request that is fulfilled. Since 0.1.0."""
     slot_id: SlotID
-    """The slot."""
+    """TaskExecutor and number of the allocated slot. Since 0.1.0."""
 
 
 class SlotRequestRejected(Body, frozen=True, gc=False, kw_only=True):
-    """The TaskExecutor could not allocate the slot that was requested."""
+    """The TaskExecutor could not allocate the slot that the ResourceManager requested. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SlotRequestRejected"
     allocation_id: str
-    """The allocation."""
+    """AllocationID of the slot request that is rejected. Since 0.1.0."""
     slot_id: SlotID
-    """The slot."""
+    """TaskExecutor and number of the slot that was not allocated. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the slot was not allocated, as text for people. Since 0.1.0."""
 
 
 class StartWorker(Body, frozen=True, gc=False, kw_only=True):
-    """The ResourceManager wants another worker, for requests that no slot is there for."""
+    """The ResourceManager decides to start another worker, because slot requests wait and no slot is free for them. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.StartWorker"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID that the new worker's TaskExecutor gets. Since 0.1.0."""
     number_of_slots: int
-    """How many slots it is to have."""
+    """How many slots the new TaskExecutor gets. Since 0.1.0."""
     reason: str
-    """Why."""
+    """How many slot requests wait, as text for people. Since 0.1.0."""
 
 
 class StopWorker(Body, frozen=True, gc=False, kw_only=True):
-    """A worker is not needed any more, and is released."""
+    """The ResourceManager decides to release a worker that is not needed any more. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.StopWorker"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the worker's TaskExecutor that is released. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the worker is released, as text for people. Since 0.1.0."""
 
 
 class WorkerLost(Body, frozen=True, gc=False, kw_only=True):
-    """A worker has ended, or is not heard of any more; says the ResourceManager's shell."""
+    """The ResourceManager's process has seen a worker's process end, or has received no heartbeat within heartbeat.timeout. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.WorkerLost"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID of the worker's TaskExecutor that is lost. Since 0.1.0."""
     instance_id: str | None = None
-    """The registration that is meant; null: it was never registered."""
+    """InstanceID of the registration that is lost; null if the TaskExecutor never registered. Since 0.1.0."""
     exited: bool
-    """Whether its process is known to have ended; else it was only not heard of."""
+    """If true, the worker's process has ended; if false, only its heartbeats are missing. Since 0.1.0."""
     reason: str
-    """Why."""
+    """What was seen, as text for people. Since 0.1.0."""
 
 
 class WorkerStarted(Body, frozen=True, gc=False, kw_only=True):
-    """The driver has started a worker; it has yet to register."""
+    """The worker driver has started a worker. Its TaskExecutor registers next. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.WorkerStarted"
     resource_id: str
-    """The TaskExecutor."""
+    """ResourceID that the worker's TaskExecutor registers with. Since 0.1.0."""
     address: str
-    """Where it runs: host:pid, or whatever its driver knows it by."""
+    """Where the worker runs: host:pid, or the name that its driver gives it. Since 0.1.0."""

@@ -37,212 +37,212 @@ __all__ = [
 
 
 class AbortCheckpoint(Body, frozen=True, gc=False, kw_only=True):
-    """A checkpoint will not be completed: who waits for its barriers goes on."""
+    """The JobMaster tells a TaskExecutor that a checkpoint is aborted. Tasks that wait for its barriers continue. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.AbortCheckpoint"
     job_id: str
-    """The job."""
+    """Id of the job whose checkpoint is aborted. Since 0.1.0."""
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the aborted checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     execution_attempt_ids: tuple[str, ...]
-    """The Executions."""
+    """Ids of the Executions at this TaskExecutor that take part in the checkpoint. Since 0.1.0."""
 
 
 class AllocatedSlotsContradicted(Body, frozen=True, gc=False, kw_only=True):
-    """A JobMaster's AllocatedSlotReport differs from what the TaskExecutor holds for the job."""
+    """Two AllocatedSlotReports in a row of a JobMaster differ from the slots that the TaskExecutor holds for the job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.AllocatedSlotsContradicted"
     job_id: str
-    """The job."""
+    """Id of the job whose JobMaster sent the reports. Since 0.1.0."""
     missing: tuple[str, ...]
-    """Allocations that only the JobMaster believes in."""
+    """AllocationIDs that only the JobMaster knows. The TaskExecutor reports them as failed. Since 0.1.0."""
     surplus: tuple[str, ...]
-    """Allocations that only the TaskExecutor holds."""
+    """AllocationIDs that only the TaskExecutor knows. The TaskExecutor frees these slots. Since 0.1.0."""
 
 
 class CancelTask(Body, frozen=True, gc=False, kw_only=True):
-    """Stop an Execution."""
+    """The JobMaster asks a TaskExecutor to cancel an Execution. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.CancelTask"
     job_id: str
-    """The job."""
+    """Id of the job that the Execution belongs to. Since 0.1.0."""
     execution_attempt_id: str
-    """The Execution."""
+    """Id of the Execution to cancel. Since 0.1.0."""
 
 
 class ConfirmCheckpoint(Body, frozen=True, gc=False, kw_only=True):
-    """A checkpoint is complete (document 000)."""
+    """The JobMaster tells a TaskExecutor that a checkpoint is complete. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.ConfirmCheckpoint"
     job_id: str
-    """The job."""
+    """Id of the job whose state the checkpoint holds. Since 0.1.0."""
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the completed checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     execution_attempt_ids: tuple[str, ...]
-    """The Executions that were part of it and still run."""
+    """Ids of the Executions at this TaskExecutor that took part in the checkpoint and still run. Since 0.1.0."""
     restore: RestoredCheckpoint | None = None
-    """The checkpoint, where it is what the Executions begin with if their TaskExecutor is started again; null for a savepoint."""
+    """The checkpoint that these Executions restore if their TaskExecutor starts again; null for a savepoint. Since 0.1.0."""
 
 
 class DisconnectJobManager(Body, frozen=True, gc=False, kw_only=True):
-    """The JobMaster ends the connection for its job (document 000)."""
+    """The JobMaster disconnects a TaskExecutor from the job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.DisconnectJobManager"
     job_id: str
-    """The job."""
+    """Id of the job whose JobMaster disconnects. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the JobMaster disconnects, as text for people. Since 0.1.0."""
 
 
 class DisconnectResourceManager(Body, frozen=True, gc=False, kw_only=True):
-    """The ResourceManager ends the connection: the TaskExecutor shuts down."""
+    """The ResourceManager disconnects a TaskExecutor. The TaskExecutor ends. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.DisconnectResourceManager"
     reason: str
-    """Why."""
+    """Why the ResourceManager disconnects, as text for people. Since 0.1.0."""
 
 
 class FreeSlot(Body, frozen=True, gc=False, kw_only=True):
-    """The slot is not needed any more."""
+    """The JobMaster or the ResourceManager asks a TaskExecutor to free a slot. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.FreeSlot"
     allocation_id: str
-    """The allocation."""
+    """AllocationID of the slot to free. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the slot is not needed any more, as text for people. Since 0.1.0."""
 
 
 class HeartbeatFromJobManager(Body, frozen=True, gc=False, kw_only=True):
-    """A JobMaster lives, and these are the slots that it holds here (document 000). Soft state."""
+    """A heartbeat from a JobMaster, with the slots that it holds at this TaskExecutor. It is soft state: no role folds it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.HeartbeatFromJobManager"
     position: int
-    """The offset up to which the sender had folded the log."""
+    """Offset up to which the JobMaster had folded the log. Since 0.1.0."""
     allocated_slot_report: AllocatedSlotReport
-    """Its slots at this TaskExecutor."""
+    """The slots that the JobMaster holds at this TaskExecutor. Since 0.1.0."""
 
 
 class HeartbeatFromResourceManager(Body, frozen=True, gc=False, kw_only=True):
-    """The ResourceManager lives (document 000). Soft state."""
+    """A heartbeat from the ResourceManager, to all TaskExecutors. It is soft state: no role folds it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.HeartbeatFromResourceManager"
 
 
 class HeartbeatTimedOut(Body, frozen=True, gc=False, kw_only=True):
-    """A master was not heard of for too long; says the TaskExecutor's shell."""
+    """The TaskExecutor's process has received no heartbeat from a master within heartbeat.timeout. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.HeartbeatTimedOut"
     peer: str
-    """The master's address."""
+    """Address of the silent role: resource_manager or job_master/<job id>. Since 0.1.0."""
     reason: str
-    """Why."""
+    """How long the master has been silent, as text for people. Since 0.1.0."""
 
 
 class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
-    """The JobMaster knows the TaskExecutor and tells it about the job, once."""
+    """The JobMaster has registered the TaskExecutor and sends it the job, once per registration. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.JobManagerRegistrationSuccess"
     job_id: str
-    """The job."""
+    """Id of the job that the TaskExecutor holds slots for. Since 0.1.0."""
     job_graph: JobGraph
-    """The job's information, needed to run any of its tasks."""
+    """The JobGraph, which the TaskExecutor needs to run the job's tasks. Since 0.1.0."""
 
 
 class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
-    """The ResourceManager asks for a slot on behalf of a job."""
+    """The ResourceManager asks a TaskExecutor to allocate a slot for a job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.RequestSlot"
     slot_id: SlotID
-    """The slot."""
+    """TaskExecutor and number of the slot to allocate. Since 0.1.0."""
     job_id: str
-    """The job."""
+    """Id of the job that gets the slot. Since 0.1.0."""
     allocation_id: str
-    """The allocation."""
+    """AllocationID under which the slot is allocated. Since 0.1.0."""
     resource_profile: ResourceProfile | None = None
-    """What was asked for; null: any (UNKNOWN)."""
+    """What the JobMaster requested; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
     reason: str
-    """Why this slot was chosen."""
+    """Why the ResourceManager chose this slot, as text for people. Since 0.1.0."""
 
 
 class SlotsAccepted(Body, frozen=True, gc=False, kw_only=True):
-    """The JobMaster takes the slots that were offered."""
+    """The JobMaster accepts slots that the TaskExecutor offered. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SlotsAccepted"
     job_id: str
-    """The job."""
+    """Id of the job whose JobMaster accepts the slots. Since 0.1.0."""
     allocation_ids: tuple[str, ...]
-    """The allocations."""
+    """AllocationIDs of the accepted slots. Since 0.1.0."""
 
 
 class SlotsRejected(Body, frozen=True, gc=False, kw_only=True):
-    """The JobMaster does not take the slots that were offered."""
+    """The JobMaster rejects slots that the TaskExecutor offered. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SlotsRejected"
     job_id: str
-    """The job."""
+    """Id of the job whose JobMaster rejects the slots. Since 0.1.0."""
     allocation_ids: tuple[str, ...]
-    """The allocations."""
+    """AllocationIDs of the rejected slots. Since 0.1.0."""
     reason: str
-    """Why."""
+    """Why the JobMaster rejects the slots, as text for people. Since 0.1.0."""
 
 
 class SubmitTask(Body, frozen=True, gc=False, kw_only=True):
-    """Run an Execution in a slot."""
+    """The JobMaster submits a task: the TaskExecutor runs an Execution in a slot. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SubmitTask"
     job_id: str
-    """The job."""
+    """Id of the job that the task belongs to. Since 0.1.0."""
     vertex_id: str
-    """The JobVertex."""
+    """Id of the JobVertex that the task belongs to. Since 0.1.0."""
     subtask_index: int
-    """The subtask, from 0."""
+    """Index of the subtask in its vertex, from 0. Since 0.1.0."""
     attempt_number: int
-    """The attempt, from 0."""
+    """Number of the attempt of this subtask, from 0. Since 0.1.0."""
     execution_attempt_id: str
-    """The Execution."""
+    """Id of the Execution, one attempt to run the subtask. Since 0.1.0."""
     allocation_id: str
-    """The slot's allocation."""
+    """AllocationID of the slot that the task runs in. Since 0.1.0."""
     deployment_id: str
-    """Subtasks of the vertex that are deployed here together have it in common: they share a query."""
+    """Id of the group of subtasks of one vertex that this TaskExecutor starts together. They share one Spark query. Since 0.1.0."""
     deployment_size: int
-    """How many they are."""
+    """How many subtasks the group has. The query starts when all of them are submitted. Since 0.1.0."""
     generation: int = 0
-    """How often the job was rolled back to a checkpoint: what older generations have sent and committed counts for nothing."""
+    """How often the job has restored a checkpoint since it started. What an older generation sent and committed is ignored. Since 0.1.0."""
     restore: RestoredCheckpoint | None = None
-    """The last completed checkpoint: what the subtask's state begins with."""
+    """The completed checkpoint that the subtask restores; null to start without a checkpoint. Since 0.1.0."""
     finished: bool = False
-    """Whether the subtask had finished in that checkpoint: it only says so to those that it sends to."""
+    """If true, the subtask had finished in that checkpoint, and only signals its end to its receivers. Since 0.1.0."""
     checkpoints_over: int = 0
-    """The newest checkpoint that has begun: those up to it are over for this Execution, and late barriers of theirs count for nothing."""
+    """Id of the newest checkpoint that was triggered before this Execution was submitted. The Execution ignores barriers up to it; 0 if there is none. Since 0.1.0."""
 
 
 class TaskExecutorRegistrationRejection(Body, frozen=True, gc=False, kw_only=True):
-    """The ResourceManager does not take the TaskExecutor."""
+    """The ResourceManager rejects the registration of a TaskExecutor. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.TaskExecutorRegistrationRejection"
     reason: str
-    """Why, and what to do."""
+    """Why the registration is rejected and what to do, as text for people. Since 0.1.0."""
 
 
 class TaskExecutorRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
-    """The ResourceManager has registered the TaskExecutor."""
+    """The ResourceManager has registered a TaskExecutor. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.TaskExecutorRegistrationSuccess"
     instance_id: str
-    """The InstanceID of this registration."""
+    """InstanceID of this registration. Since 0.1.0."""
 
 
 class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):
-    """Begin a checkpoint in these Executions (document 000)."""
+    """The JobMaster asks a TaskExecutor to start a checkpoint in Executions that receive no barrier. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.TriggerCheckpoint"
     job_id: str
-    """The job."""
+    """Id of the job that takes the checkpoint. Since 0.1.0."""
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     execution_attempt_ids: tuple[str, ...]
-    """The Executions."""
+    """Ids of the Executions that start the checkpoint. Since 0.1.0."""
     timestamp: int
-    """When the checkpoint was triggered, in microseconds since the epoch."""
+    """When the checkpoint was triggered, in microseconds since the Unix epoch. Since 0.1.0."""
     options: CheckpointOptions
-    """How."""
+    """Type and directories of the checkpoint. Since 0.1.0."""

@@ -43,31 +43,31 @@ __all__ = [
 
 
 class AccumulatorSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What an Execution has counted so far (document 000)."""
+    """The accumulators and metrics of one Execution. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.AccumulatorSnapshot"
     job_id: str
-    """The job."""
+    """Id of the job that the Execution belongs to. Since 0.1.0."""
     execution_attempt_id: str
-    """The Execution."""
+    """Id of the Execution that counts. Since 0.1.0."""
     user_accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """Accumulator -> value."""
+    """Accumulators of the user's functions: accumulator name -> value so far. Since 0.1.0."""
     metrics: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """What this attempt has measured: numRecordsIn, numRecordsOut, numCommits, and the functions' own as operator.name."""
+    """Metrics of this attempt: metric name -> value. Names are numRecordsIn and numRecordsOut (records), numCommits (transactions), and operator.name for a metric of the user's functions. Since 0.2.0."""
 
 
 class AllocatedSlotInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A slot that a JobMaster holds (document 000)."""
+    """A slot that a JobMaster holds. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.AllocatedSlotInfo"
     slot_index: int
-    """The slot's number at its TaskExecutor."""
+    """Number of the slot at its TaskExecutor, from 0. Since 0.1.0."""
     allocation_id: str
-    """Its allocation."""
+    """AllocationID under which the JobMaster holds the slot. Since 0.1.0."""
 
 
 class CheckpointFailureReason(StrEnum):
-    """Why a checkpoint was not completed; Flink's names."""
+    """Why a checkpoint did not complete. Names are those of Flink's CheckpointFailureReason where Flink has the reason. Since 0.1.0."""
 
     CHECKPOINT_DECLINED = "CHECKPOINT_DECLINED"
     CHECKPOINT_EXPIRED = "CHECKPOINT_EXPIRED"
@@ -81,25 +81,25 @@ class CheckpointFailureReason(StrEnum):
 
 
 class CheckpointMetrics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How a subtask's part of a checkpoint went; times in microseconds (document 000)."""
+    """Durations and sizes of a subtask's part of a checkpoint. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.CheckpointMetrics"
     start_delay: int = 0
-    """From the trigger to the first barrier."""
+    """Time from the trigger of the checkpoint to the first barrier, in microseconds. Since 0.1.0."""
     alignment_duration: int = 0
-    """From the first barrier to the last."""
+    """Time from the first barrier to the last one, in microseconds. Since 0.1.0."""
     sync_duration: int = 0
-    """While nothing else was done."""
+    """Time during which the subtask processed no records because of the checkpoint, in microseconds. Since 0.1.0."""
     async_duration: int = 0
-    """Beside the work."""
+    """Time during which the subtask wrote the checkpoint while it processed records, in microseconds. Since 0.1.0."""
     bytes_written: int = 0
-    """New bytes in storage: what the checkpoint cost."""
+    """New data that the subtask wrote to storage for this checkpoint, in bytes. Since 0.1.0."""
     bytes_in_flight: int = 0
-    """Of them, records in flight."""
+    """The share of bytes_written that is records in flight, in bytes. Since 0.1.0."""
 
 
 class ExecutionState(StrEnum):
-    """The states of an Execution, as Flink has them."""
+    """State of an Execution. Names are those of Flink's ExecutionState. Since 0.1.0."""
 
     CREATED = "CREATED"
     SCHEDULED = "SCHEDULED"
@@ -113,21 +113,21 @@ class ExecutionState(StrEnum):
 
 
 class HardwareDescription(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The machine that a TaskExecutor runs on (document 000)."""
+    """The machine that a TaskExecutor runs on. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.HardwareDescription"
     cpu_cores: int
-    """Number of CPU cores."""
+    """Number of CPU cores of the machine. Since 0.1.0."""
     physical_memory: int
-    """Physical memory, bytes."""
+    """Physical memory of the machine, in bytes. Since 0.1.0."""
     jvm_heap: int
-    """Maximum heap of the TaskExecutor's JVM, bytes."""
+    """Maximum heap of the TaskExecutor's JVM, in bytes. Since 0.1.0."""
     managed_memory: int
-    """Managed memory, bytes."""
+    """Managed memory of the TaskExecutor, in bytes. Since 0.1.0."""
 
 
 class JobStatus(StrEnum):
-    """The states of a job, as Flink has them."""
+    """Status of a job. Names are those of Flink's JobStatus. Since 0.1.0."""
 
     INITIALIZING = "INITIALIZING"
     CREATED = "CREATED"
@@ -142,45 +142,45 @@ class JobStatus(StrEnum):
 
 
 class OperatorConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One operator of a chain."""
+    """One operator of a chain. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.OperatorConfig"
     operator_id: str
-    """16 bytes in hexadecimal, the same for an unchanged program (document 002)."""
+    """Id of the operator, 16 bytes in hexadecimal. It is the same for an unchanged program. Since 0.1.0."""
     name: str
-    """The name shown to people."""
+    """Name of the operator, for people. Since 0.1.0."""
     kind: str
-    """Which operator of the runtime this is, such as flat_map or window."""
+    """Which operator of the runtime this is, such as flat_map or window. Since 0.1.0."""
     parameters: str
-    """The operator's settings, a JSON object."""
+    """Parameters of the operator, as a JSON object. Since 0.1.0."""
     code: bytes
-    """The user's functions, pickled by cloudpickle; empty where there are none. Read only where the job's tasks run."""
+    """The user's functions, serialized by cloudpickle; empty if there are none. Only the processes that run the job's tasks load them. Since 0.1.0."""
     location: str | None = None
-    """file:line of the user's program that made the operator."""
+    """Place in the user's program that creates the operator, as file:line; null if unknown. Since 0.1.0."""
     upstream: str | None = None
-    """The operator of the same chain whose output this one takes, by its id; null for the chain's head."""
+    """Id of the operator in the same chain whose output this one takes; null for the first operator of the chain. Since 0.1.0."""
     output_tag: str | None = None
-    """The side output of `upstream` that it takes; null for its main output."""
+    """Tag of the side output of `upstream` that this operator takes; null for its main output. Since 0.1.0."""
     uid: str | None = None
-    """What the user called the operator, so that its id follows from that alone; null where it follows from its place."""
+    """The uid that the user set, from which alone the operator id is derived; null if the id is derived from the operator's place in the program. Since 0.1.0."""
     code_blob: str | None = None
-    """The key of the blob that is the code, where `code` is empty because it was too large to travel along."""
+    """Key of the blob that holds the code, if `code` is empty because it is too large for an event; null otherwise. Since 0.1.0."""
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Where, outside the log, an event was first written."""
+    """Position of a record in a Kafka topic outside the log. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.Origin"
     topic: str
-    """The Kafka topic."""
+    """Name of the Kafka topic. Since 0.1.0."""
     partition: int
-    """The partition of the topic."""
+    """Partition of the topic, from 0. Since 0.1.0."""
     offset: int
-    """The offset in the partition."""
+    """Offset in the partition. Since 0.1.0."""
 
 
 class Partitioner(StrEnum):
-    """How the records of an edge are distributed over the subtasks of the receiving vertex."""
+    """How the records of an edge are distributed over the subtasks of the receiving vertex. Since 0.1.0."""
 
     FORWARD = "FORWARD"
     HASH = "HASH"
@@ -193,305 +193,305 @@ class Partitioner(StrEnum):
 
 
 class PythonFile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A module, a package's zip file or a data file that a program ships with its job (PyFlink's add_python_file)."""
+    """A module, a package's zip file or a data file that a program ships with its job (add_python_file in PyFlink). Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.PythonFile"
     path: str
-    """Relative to the directory that the job's processes import from, such as helpers.py or shop/prices.py."""
+    """Path relative to the directory that the job's processes import from, such as helpers.py or shop/prices.py. Since 0.1.0."""
     content: bytes
-    """The file."""
+    """Content of the file; empty if it is in a blob. Since 0.1.0."""
     blob: str | None = None
-    """The key of the blob that is the file's content, where `content` is empty because it was too large to travel along."""
+    """Key of the blob that holds the content, if `content` is empty because it is too large for an event; null otherwise. Since 0.1.0."""
 
 
 class ResourceProfile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a slot offers or a request wants (document 000)."""
+    """What a slot offers, or what a slot request needs. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.ResourceProfile"
     cpu_cores: float
-    """CPU cores, possibly fractional."""
+    """Number of CPU cores; a fraction is possible. Since 0.1.0."""
     heap_memory_mb: int
-    """Task heap memory, MiB."""
+    """Task heap memory, in MiB. Since 0.1.0."""
     direct_memory_mb: int
-    """Direct memory, MiB."""
+    """Direct memory, in MiB. Since 0.1.0."""
     native_memory_mb: int
-    """Native memory, MiB."""
+    """Native memory, in MiB. Since 0.1.0."""
     network_memory_mb: int
-    """Memory for input and output, MiB."""
+    """Memory for input and output buffers, in MiB. Since 0.1.0."""
     managed_memory_mb: int
-    """Managed memory, MiB."""
+    """Managed memory, in MiB. Since 0.1.0."""
     extended_resources: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """Further resources by name, such as gpu."""
+    """Further resources: resource name, such as gpu -> amount. Since 0.1.0."""
 
 
 class RestoredCheckpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What tasks begin with instead of nothing (JobManagerTaskRestore)."""
+    """The checkpoint or savepoint that tasks restore (JobManagerTaskRestore in Flink). Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.RestoredCheckpoint"
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     uri: str
-    """The checkpoint's or savepoint's directory."""
+    """URI of the directory of the checkpoint or savepoint. Since 0.1.0."""
     generation: int
-    """The job's generation in which it was taken; -1: by another job."""
+    """Generation of the job in which it was taken; -1 if another job took it. Since 0.1.0."""
 
 
 class SlotID(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Identifies a slot of a TaskExecutor."""
+    """Identifies a slot of a TaskExecutor. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.SlotID"
     resource_id: str
-    """The ResourceID of the TaskExecutor."""
+    """ResourceID of the TaskExecutor that has the slot. Since 0.1.0."""
     slot_number: int
-    """The slot's number there, from 0."""
+    """Number of the slot at its TaskExecutor, from 0. Since 0.1.0."""
 
 
 class SnapshotType(StrEnum):
-    """What a snapshot of a job is taken for (document 000, CheckpointType)."""
+    """Whether a snapshot of a job is a checkpoint or a savepoint (SnapshotType in Flink). Since 0.1.0."""
 
     CHECKPOINT = "CHECKPOINT"
     SAVEPOINT = "SAVEPOINT"
 
 
 class StateFile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A stretch of a file of state."""
+    """A range of a file of state. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.StateFile"
     path: str
-    """URI of the file; relative to the job's checkpoint directory, or the savepoint's, where it lies below that."""
+    """URI of the file. A relative path is relative to the job's checkpoint directory, or to the savepoint's directory. Since 0.1.0."""
     offset: int = 0
-    """Where the stretch begins, in bytes."""
+    """Start of the range in the file, in bytes. Since 0.1.0."""
     length: int
-    """Its length in bytes."""
+    """Length of the range, in bytes. Since 0.1.0."""
     crc: int
-    """CRC-32 of the stretch."""
+    """CRC-32 of the bytes of the range. Since 0.1.0."""
     first_key_group: int = -1
-    """The first key group that it may hold; -1: any."""
+    """First key group that the range may hold; -1 if it may hold any. Since 0.1.0."""
     last_key_group: int = -1
-    """The last key group that it may hold; -1: any."""
+    """Last key group that the range may hold; -1 if it may hold any. Since 0.1.0."""
 
 
 class AccumulatorReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The Executions of a job that run at a TaskExecutor, and what they have counted (document 000)."""
+    """The Executions of a job that run at a TaskExecutor, with their accumulators. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.AccumulatorReport"
     accumulator_snapshots: tuple[AccumulatorSnapshot, ...]
-    """One for each Execution that runs, also if it counts nothing."""
+    """One entry per running Execution, also if it has no accumulators. Since 0.1.0."""
 
 
 class AllocatedSlotReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The slots that a JobMaster holds at one TaskExecutor (document 000)."""
+    """The slots that a JobMaster holds at one TaskExecutor. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.AllocatedSlotReport"
     job_id: str
-    """The job."""
+    """Id of the job whose JobMaster holds the slots. Since 0.1.0."""
     allocated_slot_infos: tuple[AllocatedSlotInfo, ...]
-    """The slots, by number."""
+    """The slots, ordered by slot number. Since 0.1.0."""
 
 
 class CheckpointOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How a checkpoint is to be taken (document 000)."""
+    """How a checkpoint is taken. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.CheckpointOptions"
     snapshot_type: SnapshotType
-    """A savepoint waits until each sender's barrier has come, so that it holds no records in flight; all its state is in its own directory."""
+    """Checkpoint or savepoint. A savepoint waits for the barriers of all senders, so it holds no records in flight, and keeps all state in its own directory. Since 0.1.0."""
     directory: str
-    """URI of the directory for files of this checkpoint alone: .../chk-N, or the savepoint's."""
+    """URI of the directory for files of this checkpoint only: .../chk-<id>, or the savepoint's directory. Since 0.1.0."""
     shared: str
-    """URI of the directory for files that later checkpoints use too."""
+    """URI of the directory for files that later checkpoints use too. Since 0.1.0."""
     full: bool = False
-    """Whether all state is to be written anew, instead of what has changed since the last checkpoint."""
+    """If true, each subtask writes its whole state; if false, what has changed since the last checkpoint. Since 0.1.0."""
     stops: bool = False
-    """Stop-with-savepoint: sources end behind the barrier."""
+    """Stop-with-savepoint: if true, sources end after the barrier. Since 0.1.0."""
     drains: bool = False
-    """Stop-with-savepoint: time comes to its end before, so that windows and timers fire (advanceToEndOfEventTime)."""
+    """Stop-with-savepoint: if true, event time advances to its end first, so that windows and timers fire (advanceToEndOfEventTime in Flink). Since 0.1.0."""
 
 
 class CompletedCheckpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A checkpoint or savepoint that is whole."""
+    """A checkpoint or savepoint that is complete. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.CompletedCheckpoint"
     checkpoint_id: int
-    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    """Id of the checkpoint, counted from 1 in each job; savepoints share the counter. Since 0.1.0."""
     snapshot_type: SnapshotType
-    """What it was taken for."""
+    """Whether it is a checkpoint or a savepoint. Since 0.1.0."""
     uri: str
-    """Its directory; _metadata in it says the rest."""
+    """URI of its directory. The file _metadata in it describes the content. Since 0.1.0."""
     generation: int = 0
-    """The job's generation in which it was taken."""
+    """Generation of the job in which it was taken: how often the job had restored a checkpoint since it started. Since 0.1.0."""
     size: int = 0
-    """Bytes of all state that it refers to."""
+    """Size of all state that it refers to, in bytes. Since 0.1.0."""
 
 
 class EntryPoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A program named instead of shipped: a function that builds and executes a job."""
+    """A program by name: a function that builds and executes a job. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.EntryPoint"
     target: str
-    """module:function, importable where the jobmanager runs; the function takes the arguments as strings."""
+    """Function as module:function, importable where the jobmanager runs. It takes the arguments as strings. Since 0.1.0."""
     arguments: tuple[str, ...]
-    """The arguments."""
+    """Arguments of the function, passed as strings. Since 0.1.0."""
     configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Options of the job, which the program may set again."""
+    """Options of the job: option key -> value. The program may override them. Since 0.1.0."""
     python_files: tuple[PythonFile, ...] = ()
-    """Files that the program is imported from where its graph is built, and that its job ships."""
+    """Files to import the program from where its JobGraph is built. The job ships them too. Since 0.1.0."""
 
 
 class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The first field of every event: who says this to whom, when, and because of what."""
+    """First field of every event: sender, recipient, cause, time and position of its sender. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.Header"
     event_id: str
-    """Unique: derived from cluster, sender, decided_at and a counter by the services; chosen by clients."""
+    """Unique id of the event. Services derive it from cluster, sender, epoch, decided_at and a counter; clients choose it. Since 0.1.0."""
     time: int
-    """When the sender decided this, by the sender's clock, in microseconds since the epoch."""
+    """When the sender decided to send the event, by the sender's clock, in microseconds since the Unix epoch. Since 0.1.0."""
     sender: str
-    """The address of the role that says this, such as dispatcher, job_master/<job id>, task_executor/<resource id> or client/<name>."""
+    """Address of the role that sends the event: dispatcher, resource_manager, rest_server, job_master/<job id>, task_executor/<resource id>, standby/<session> or client/<name>. Since 0.1.0."""
     sender_epoch: int
-    """The leader epoch under which the sender speaks; 0 for clients, which have none."""
+    """Leader epoch of the sender; 0 for clients, which have none. Since 0.1.0."""
     recipient: str
-    """The address of the role that this is said to; * for everyone."""
+    """Address of the role that receives the event; * for all roles. Since 0.1.0."""
     cause: int | None = None
-    """The log offset of the event that made the sender say this; null where the cause lies outside the log."""
+    """Log offset of the event that caused this one; null if the cause is outside the log. Since 0.1.0."""
     decided_at: int | None = None
-    """The log offset up to which the sender had folded the log when it decided; null for clients."""
+    """Log offset up to which the sender had folded the log when it decided; null for clients. Since 0.1.0."""
     decided: bool = False
-    """Whether the sender's decide owed this, so that it can be decided again from the state at decided_at and time; false for what a shell, a client or an election says."""
+    """If true, the sender's decide() returned this event, and it can be computed again from the state at decided_at and time. False for events from a shell, a client or an election. Since 0.1.0."""
     origin: Origin | None = None
-    """For a request that came in from outside: where it was first written; set by the Dispatcher on admission."""
+    """For a request from outside: topic, partition and offset where the client wrote it. The Dispatcher sets it on admission; null for other events. Since 0.1.0."""
     traceparent: str | None = None
-    """W3C trace context of the request that this belongs to."""
+    """W3C trace context of the request that the event belongs to; null if there is none. Since 0.1.0."""
 
 
 class InFlightState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Records that were sent before a sender's barrier and read behind the first one: buffers of one channel (FLIP-76)."""
+    """Records in flight of one channel: sent before the sender's barrier, and read after the first barrier (FLIP-76). Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.InFlightState"
     operator_id: str
-    """The operator that receives."""
+    """Id of the operator that receives the records. Since 0.1.0."""
     input: int
-    """Which of its vertex's incoming edges, from 0."""
+    """Index of the incoming edge in the operator's vertex, from 0. Since 0.1.0."""
     partition: int
-    """The partition: the subtask that received."""
+    """Partition of the channel's topic, which is the index of the receiving subtask. Since 0.1.0."""
     files: tuple[StateFile, ...]
-    """Buffers, in the order of the channel."""
+    """Files with the buffers, in the order of the channel. Since 0.1.0."""
 
 
 class JobEdge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Connects an IntermediateDataSet to the vertex that consumes it; a channel topic in the physical plan."""
+    """Connects an IntermediateDataSet to the JobVertex that consumes it. The physical plan has a channel topic for it. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.JobEdge"
     data_set_id: str
-    """The IntermediateDataSet, and the last part of the channel topic's name."""
+    """Id of the IntermediateDataSet, and the last part of the channel topic's name. Since 0.1.0."""
     source_vertex_id: str
-    """The vertex that produces the data set."""
+    """Id of the JobVertex that produces the data set. Since 0.1.0."""
     target_vertex_id: str
-    """The vertex that consumes it."""
+    """Id of the JobVertex that consumes the data set. Since 0.1.0."""
     partitioner: Partitioner
-    """How records are distributed."""
+    """How records are distributed over the receiving subtasks. Since 0.1.0."""
     code: bytes
-    """Key selector or custom partitioner, pickled by cloudpickle; empty where there is none."""
+    """Key selector or custom partitioner, serialized by cloudpickle; empty if there is none. Since 0.1.0."""
     source_operator_id: str | None = None
-    """The operator of the source vertex whose output the data set is; null: the chain's last."""
+    """Id of the operator in the source vertex that produces the data set; null for the last operator of the chain. Since 0.1.0."""
     output_tag: str | None = None
-    """The side output that the data set is; null for the operator's main output."""
+    """Tag of the side output that the data set is; null for the operator's main output. Since 0.1.0."""
     input_index: int = 0
-    """Which input of the target's head the records are: 0, or 1 for the second one of a connected operator."""
+    """Input of the target's first operator that takes the records: 0, or 1 for the second input of a connected operator. Since 0.1.0."""
     parameters: str = "{}"
-    """What the partitioner has to know beside its code, a JSON object: key_field, key_type."""
+    """Further parameters of the partitioner, as a JSON object with the keys key_field and key_type. Since 0.1.0."""
 
 
 class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A chain of operators that runs as one task in each of its subtasks (document 002)."""
+    """A chain of operators. Each of its subtasks runs the chain as one task. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.JobVertex"
     vertex_id: str
-    """The operator id of the chain's head."""
+    """Operator id of the first operator of the chain. Since 0.1.0."""
     name: str
-    """The operators' names as a tree, such as Source: X -> (Map, Filter -> Sink: Y)."""
+    """Names of the operators as a tree, such as Source: X -> (Map, Filter -> Sink: Y). Since 0.1.0."""
     operators: tuple[OperatorConfig, ...]
-    """The chain, a tree in pre-order: head first."""
+    """The operators of the chain, a tree in pre-order, first operator first. Since 0.1.0."""
     parallelism: int
-    """Number of subtasks."""
+    """Number of subtasks that run the chain. Since 0.1.0."""
     max_parallelism: int
-    """Number of key groups."""
+    """Number of key groups, which is the largest possible parallelism. Since 0.1.0."""
     slot_sharing_group: str
-    """Subtasks of vertices in the same group may share a slot; empty: a slot of its own for each subtask."""
+    """Name of the slot sharing group. Subtasks of vertices in one group may share a slot; empty if each subtask needs its own slot. Since 0.1.0."""
     co_location_group: str | None = None
-    """Subtasks of the same index of vertices in the same group run in the same slot; null: no such constraint."""
+    """Name of the co-location group. Subtasks with the same index of vertices in one group run in the same slot; null for no constraint. Since 0.1.0."""
     resource_profile: ResourceProfile | None = None
-    """What a slot must offer for a subtask of this vertex; null: anything (UNKNOWN)."""
+    """What a slot must offer for a subtask of this vertex; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
     is_max_parallelism_configured: bool = False
-    """Whether the program sets max_parallelism; false: it follows from the parallelism, or nobody says."""
+    """If true, the program sets max_parallelism; if false, it follows from the parallelism, or is not known. Since 0.2.0."""
 
 
 class OperatorState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The state of an operator in one subtask: files to be applied in order (OperatorSubtaskState)."""
+    """State of an operator in one subtask: files to apply in order (OperatorSubtaskState in Flink). Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.OperatorState"
     files: tuple[StateFile, ...] = ()
-    """What was written, oldest first."""
+    """Files of the state, oldest first. Since 0.1.0."""
     inline: bytes | None = None
-    """Small state that is in no file: the positions of a Kafka source, as JSON topic -> partition -> offset."""
+    """Small state that is in no file, as JSON: the positions of a Kafka source, topic -> partition -> offset; null if there is none. Since 0.1.0."""
 
 
 class SlotOffer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A slot that a TaskExecutor offers to a JobMaster."""
+    """A slot that a TaskExecutor offers to a JobMaster. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.SlotOffer"
     allocation_id: str
-    """The AllocationID under which the slot was requested."""
+    """AllocationID of the request that the slot was allocated for. Since 0.1.0."""
     slot_number: int
-    """The slot's number at the TaskExecutor."""
+    """Number of the slot at its TaskExecutor, from 0. Since 0.1.0."""
     resource_profile: ResourceProfile
-    """What the slot offers."""
+    """CPU, memory and other resources that the slot offers. Since 0.1.0."""
 
 
 class SlotStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One slot in a slot report (document 000)."""
+    """One slot in a SlotReport. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.SlotStatus"
     slot_id: SlotID
-    """Which slot."""
+    """TaskExecutor and number of the slot. Since 0.1.0."""
     resource_profile: ResourceProfile
-    """What the slot offers."""
+    """CPU, memory and other resources that the slot offers. Since 0.1.0."""
     allocation_id: str | None = None
-    """The allocation that holds the slot; null when it is free."""
+    """AllocationID that the slot is allocated under; null if the slot is free. Since 0.1.0."""
     job_id: str | None = None
-    """The job that the slot is allocated to; null when it is free."""
+    """Id of the job that the slot is allocated for; null if the slot is free. Since 0.1.0."""
 
 
 class JobGraph(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A program, translated and chained: what is submitted (documents 002 and 004)."""
+    """A translated program with chained operators: what a client submits. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.JobGraph"
     name: str
-    """The job's name."""
+    """Name of the job. Since 0.1.0."""
     vertices: tuple[JobVertex, ...]
-    """In topological order, sources first."""
+    """The JobVertices in topological order, sources first. Since 0.1.0."""
     edges: tuple[JobEdge, ...]
-    """All edges between vertices."""
+    """All edges between the vertices. Since 0.1.0."""
     configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Settings of the job."""
+    """Options of the job: option key -> value. Since 0.1.0."""
     python_files: tuple[PythonFile, ...] = ()
-    """Files that the user's code is imported from, in each of the job's processes and in no other's."""
+    """Files that the user's code is imported from, in the processes of this job only. Since 0.1.0."""
 
 
 class SubtaskState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a subtask contributes to a checkpoint (TaskStateSnapshot)."""
+    """What a subtask contributes to a checkpoint (TaskStateSnapshot in Flink). Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.SubtaskState"
     operators: Mapping[str, OperatorState] = msgspec.field(default_factory=dict)
-    """Operator id -> its state; the key 'accumulators' has what functions have counted."""
+    """Operator id -> state of the operator. The key 'accumulators' holds the accumulators of the subtask. Since 0.1.0."""
     in_flight: tuple[InFlightState, ...] = ()
-    """Per input; empty where nothing was in flight."""
+    """Records in flight, per channel; empty if there were none. Since 0.1.0."""
     changelog_offset: int = -1
-    """Where the changelog goes on behind the barrier; -1: the vertex has none."""
+    """Changelog offset from which changes after the barrier are read; -1 if the vertex has no changelog. Since 0.1.0."""
     generation: int = 0
-    """The generation of the job that the changelog offset is of."""
+    """Generation of the job that wrote the changelog at this offset. Since 0.1.0."""
     size: int = 0
-    """Bytes of all files together."""
+    """Size of all files together, in bytes. Since 0.1.0."""
     stops: bool = False
-    """The subtask does nothing behind it: it waits to be told that the checkpoint is complete, and has ended then. Nobody is to run this attempt anew."""
+    """If true, the subtask processes nothing after the checkpoint. It ends when the checkpoint is complete, and this attempt is not started again. Since 0.1.0."""
     accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """What functions had counted in all, where nobody may be there later to say so: of a subtask that is to stop behind the checkpoint, or had finished before it. Empty for others: it is among their state."""
+    """Accumulators of a subtask that stops with the checkpoint, or had finished before it: accumulator name -> value. Empty for other subtasks, whose state holds them. Since 0.1.0."""

@@ -65,6 +65,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.client.log_subscription:JobRejectedError": ExitCode.JOB,
     "services.client.log_subscription:NoAnswerError": ExitCode.UNREACHABLE,
     "services.configuration.errors:ConfigurationError": ExitCode.USAGE,
+    "services.core.index_validation:IndexDiverged": ExitCode.INTERNAL,
     "services.core.feature_level:UnknownFeatureLevel": ExitCode.USAGE,
     "services.history.archive.errors:ArchiveError": ExitCode.ARCHIVE,
     "services.history.log_position:InvalidPosition": ExitCode.USAGE,

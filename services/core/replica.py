@@ -17,6 +17,7 @@ from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import FeatureLevelRaised, LeaderElected, SnapshotTaken, StateHash
 from .feature_level import FIRST_LEVEL, RolesAt
+from .index_validation import IndexDiverged, IndexErrors
 from .leadership import LeadershipState
 from .role import CLIENT, JOB_MASTER, AnyRole, IllegalEvent, kind_of
 
@@ -67,6 +68,7 @@ class Replica:
         *,
         only: Callable[[str], bool] | None = None,
         on_illegal: OnIllegal | None = None,
+        index_errors: Mapping[str, IndexErrors] | None = None,
     ) -> None:
         """`roles`: a function of the feature level, or the roles themselves if they are the same at all levels."""
         same = None if callable(roles) else tuple(roles)
@@ -75,6 +77,7 @@ class Replica:
         self._roles = self._roles_at_level(FIRST_LEVEL)
         self._only = only
         self._on_illegal = on_illegal or IllegalEventReporter()
+        self._index_errors = index_errors
         self._serving: dict[str, _RoleSlot] = {}
         self._foreign: set[str] = set()
         """Cache of recently seen addresses that this replica does not serve."""
@@ -247,6 +250,8 @@ class Replica:
                 self._forget(role_address)
             return False
         self.states[role_address] = after
+        if self._index_errors is not None and (errors := [*self._index_errors[kind_of(role_address)](after)]):
+            raise IndexDiverged(role_address, record.offset, errors)
         if served.at_rest(after):
             self._forget(role_address)
         else:

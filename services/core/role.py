@@ -87,6 +87,11 @@ class Steps(Generic[S]):
             raise IllegalEvent(record, "any", "it has no step for this event")
         return step(state, record, record.body)
 
+    @property
+    def handlers(self) -> Mapping[type[Body], Step[S]]:
+        """Event -> its step."""
+        return self._table
+
 
 def unchanged(state: S, _record: Record, _body: Body) -> S:
     """The step of an event that a role may receive but that does not change its state."""

@@ -1,4 +1,4 @@
-"""The Dispatcher: admits what clients ask for, starts a JobMaster for each job, and tells clients how jobs end."""
+"""The Dispatcher: admits requests of clients, starts a JobMaster for each job, and reports to clients how jobs end."""
 
 from .role import Dispatcher
 

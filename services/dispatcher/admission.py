@@ -1,11 +1,11 @@
-"""Admission: from `<c>.submissions`, which clients write, into the log, which only services write.
+"""Admission: copies requests from `<c>.submissions`, which clients write, to the log, which only services write.
 
-How far the submissions are admitted is part of the Dispatcher's state (each admitted event carries its origin), so no
-consumer group is needed, and a new leader goes on exactly behind the last one. What can't be read, or is no request
-of a client, becomes a dead letter and a SubmissionRefused.
+The admitted positions are part of the Dispatcher's state (each admitted event carries its origin). So no consumer group
+is needed, and a new leader continues exactly behind the last admitted request. A record that can't be read, or is not a
+client's request, becomes a dead letter and a SubmissionRefused.
 
-The topic is looked at every few seconds: one that was deleted and created again is admitted from its start
-(submissions_topic.py), and partitions that were added are read. What is large of a graph becomes blobs (inlining.py).
+The topic is checked every few seconds: after it was deleted and created again, admission starts at its beginning
+(submissions_topic.py); new partitions are read, too. Large parts of a graph become blobs (inline_limit.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Requests for checkpoints and savepoints: checked here, passed on to the job's JobMaster, which answers the client.
+"""Requests for checkpoints and savepoints: checked here, and passed on to the job's JobMaster, which answers the
+client.
 
-What can't be met is refused at once: a job that is unknown, does not run, or is about to end, and a directory that
-would be another one in every process. A savepoint that is to be disposed of belongs to no job any more; the
-Dispatcher's shell deletes it.
+Requests that can't be met are rejected at once: the job is unknown, does not run, or is about to end, or the directory
+is relative to a process. A savepoint to dispose of belongs to no job any more: the Dispatcher's shell deletes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How much of a job's graph travels in events.
+"""Bounds how much of a job's graph travels in events.
 
-The log has a graph when the job is submitted, when it starts, and once for each TaskExecutor that it gets. So the
-leader makes blobs of what is large, where a client has not done so; what stays in the graph is bounded. Then the log
-grows with what was submitted and with the number of TaskExecutors, and not with both multiplied.
+The log contains a graph at the submission, at the start, and once for each TaskExecutor of the job. So the leader moves
+large parts to blobs if the client has not done so; the rest is bounded. The log then grows with the submissions plus
+the number of TaskExecutors, not with their product.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Deletes the topics of jobs that have ended.
+"""Deletes the topics of ended jobs.
 
-A job's output can be read after its end, for as long as `job.output.retention` says. Channels and changelogs are
-deleted by the JobMaster's shell at the job's end; what is left of them a minute later is deleted here, whatever the
-reason. The leader of the Dispatcher compares now and then the topics that Kafka lists with what the log says of the
-jobs, so nothing has to be remembered: a successor goes on where its predecessor stopped.
+A job's output can be read after its end, for `job.output.retention`. The JobMaster's shell deletes channels and
+changelogs at the job's end; what is left a minute later is deleted here. The leader of the Dispatcher periodically
+compares the topics in Kafka with the jobs in the log, so nothing has to be remembered, and the next leader continues.
 """
 
 from __future__ import annotations

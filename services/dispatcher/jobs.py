@@ -1,4 +1,4 @@
-"""The jobs of a cluster from their submission to their end, as the Dispatcher hears and speaks of them."""
+"""The jobs of a cluster from submission to end: the events that the Dispatcher handles and sends for them."""
 
 from __future__ import annotations
 

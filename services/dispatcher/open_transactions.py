@@ -1,8 +1,8 @@
-"""Notices a transaction on the topic of submissions that stays open.
+"""Detects a transaction on the submissions topic that stays open.
 
-Submissions are read as far as no transaction is open: one producer that begins a transaction and hangs holds up those
-of all others, until Kafka aborts it by its own timeout, which may be 15 minutes. People are told where, and what ends
-it.
+Submissions are read up to the first open transaction. One producer that begins a transaction and hangs blocks the
+submissions of all others until Kafka aborts the transaction, possibly after 15 minutes. A warning names the place and
+the command that ends it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Dispatcher's evolve and decide (documents 000 and 004; Flink's Dispatcher)."""
+"""The Dispatcher's `evolve` and `decide` (Flink's Dispatcher)."""
 
 from __future__ import annotations
 

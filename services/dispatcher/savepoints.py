@@ -1,6 +1,7 @@
-"""Deletes savepoints: a directory is touched only if it is one, as its `_metadata` says, and only its own files go.
+"""Deletes savepoints: only a directory that is one, as its `_metadata` shows, and only the files of the savepoint.
 
-`_metadata` goes last: whoever dies on the way leaves a directory that still is a savepoint, and can be deleted again.
+`_metadata` is deleted last: if the process dies on the way, the directory is still a savepoint and can be deleted
+again.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The Dispatcher's shell: says what configuration holds, admits submissions, has programs build their graphs, and
-deletes savepoints."""
+"""The Dispatcher's shell: reports the configuration, admits submissions, builds job graphs from programs, and deletes
+savepoints.
+"""
 
 from __future__ import annotations
 

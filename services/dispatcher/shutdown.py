@@ -1,10 +1,11 @@
-"""The end of a cluster: no job is taken any more, those that are there end or are suspended, then the TaskExecutors go.
+"""The shutdown of a cluster: it accepts no more jobs, ends or suspends the running ones, then disconnects
+TaskExecutors.
 
-An end that suspends can be made one that cancels, for as long as it lasts: who waits for a suspension that hangs has a
-way out. Not the other way round: what is cancelled can't go on.
+A shutdown that suspends jobs can become one that cancels them: a way out if a suspension hangs. The reverse is not
+possible: a cancelled job can't continue.
 
-Who dies on the way does not matter: the next leader goes on where the log says. When the cluster is over, its next
-leader starts it again, and the jobs that were suspended go on.
+A process may die at any point: the next leader continues from the log. After the shutdown, the next leader starts the
+cluster again and resumes the suspended jobs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the Dispatcher knows: jobs by id, how far the submissions are admitted, and whether the cluster is ending."""
+"""The Dispatcher's state: jobs by id, admitted positions of submissions, and a shutdown in progress."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ TRANSITIONS: Mapping[Phase, frozenset[Phase]] = {
 CANCELLED_BEFORE_BUILT = "it was cancelled before its program was built"
 """The reason for which a job is rejected whose program nobody builds any more."""
 
-_SILENT = frozenset({Phase.BUILDING, Phase.RUNNING, Phase.SUSPENDED, Phase.ENDED})
-_NOT_LIVE = frozenset({Phase.SUSPENDED, Phase.ENDED})
+SILENT = frozenset({Phase.BUILDING, Phase.RUNNING, Phase.SUSPENDED, Phase.ENDED})
+NOT_LIVE = frozenset({Phase.SUSPENDED, Phase.ENDED})
 
 
 class IllegalTransition(Exception):
@@ -207,8 +207,8 @@ class DispatcherState(msgspec.Struct, frozen=True):
             self,
             building=self.building.add(job_id, job.cause) if waits else self.building.remove(job_id),
             jobs=self.jobs.set(job_id, job),
-            owing=owing if job.phase in _SILENT else owing.set(job_id, job.cause),
-            live=_set_membership(self.live, job_id, job.phase not in _NOT_LIVE),
+            owing=owing if job.phase in SILENT else owing.set(job_id, job.cause),
+            live=_set_membership(self.live, job_id, job.phase not in NOT_LIVE),
             suspended=_set_membership(self.suspended, job_id, job.phase is Phase.SUSPENDED),
         )
 

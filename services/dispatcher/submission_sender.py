@@ -1,8 +1,7 @@
-"""Who sent a submission that cannot be read, so that there is somebody to answer.
+"""Finds the sender of a submission that can't be read, so that it gets an answer.
 
-Every event begins with the same header, and a SubmitJob goes on with the job's id: where these two can be read behind
-either framing, whatever the schema is said to be, they name the client and the job. What is read is used for an answer
-only.
+Every event starts with the same header, and a SubmitJob continues with the job id. If these two can be read behind
+either framing, whatever schema the record claims, they name the client and the job. They are used for an answer only.
 """
 
 from __future__ import annotations

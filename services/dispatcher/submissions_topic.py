@@ -1,14 +1,14 @@
-"""Whether the submissions topic is still the one that the log's positions are of.
+"""Detects whether the submissions topic is still the topic of the log's positions.
 
-A position says nothing about a topic that was deleted and created again. So the Dispatcher keeps the topic's id
-(KIP-516) beside its positions, and compares both with what Kafka has, before it admits anything:
+A position means nothing for a topic that was deleted and created again. So the Dispatcher stores the topic's id
+(KIP-516) with its positions, and compares both with Kafka before it admits anything:
 
-1. Another id: the topic was created again, or the log was copied. It is admitted from its first offset.
-2. No id and no position: the log begins. Submissions that were there before it belong to a log that is gone. They are
-   not run again: admission begins at the end.
-3. No id, but positions: an earlier release wrote the log. The id is noted.
-4. A position behind the end of the topic: its last records were lost. Admission goes on at the end, so that new ones
-   are not taken for old ones.
+1. Another id: the topic was created again, or the log was copied. Admission starts at the topic's first offset.
+2. No id and no position: the log is new. Earlier submissions belong to an earlier log and are not run again: admission
+   starts at the end.
+3. No id, but positions: an earlier release wrote the log. The id is recorded.
+4. A position behind the end of the topic: its last records were lost. Admission continues at the end, so that new
+   records are not taken for old ones.
 """
 
 from __future__ import annotations

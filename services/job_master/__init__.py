@@ -1,4 +1,4 @@
-"""The JobMaster: one per job; gets slots, deploys the job's tasks into them, follows them to their end."""
+"""The JobMaster: one per job; acquires slots, deploys the job's tasks into them, and follows them to their end."""
 
 from .role import JobMaster
 

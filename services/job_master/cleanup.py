@@ -1,7 +1,7 @@
-"""What an ended job demands of the outside world once its JobMaster could not say what it owes.
+"""The cleanup of a job whose JobMaster can't decide any more.
 
-Such a JobMaster keeps no state of its job (ending.py). What is to be deleted outlives that: topics and files of
-checkpoints stay demanded until a shell says that they are gone, under every leader, and whatever else fails.
+Such a JobMaster keeps no state of its job (termination.py). The cleanup outlives it: topics and checkpoint files stay
+instructed until a shell reports their deletion, under every leader, whatever else fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Putting the Executions of a job into its slots, following them, and cancelling them (document 000)."""
+"""Submits the Executions of a job into its slots, follows their states, and cancels them."""
 
 from __future__ import annotations
 

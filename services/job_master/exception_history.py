@@ -1,7 +1,7 @@
-"""The last failures of a job's tasks, for people: what was raised, where, when (Flink's exception history).
+"""The last failures of a job's tasks: what was raised, where and when (Flink's exception history).
 
-They are kept with their stacks, shortened where they are long, so that the root cause of a failure or of a restart can
-be shown long after.
+Stack traces are kept, truncated if they are long, so that the root cause of a failure or restart can be shown long
+after.
 """
 
 from __future__ import annotations

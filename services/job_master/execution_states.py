@@ -1,8 +1,7 @@
-"""Which state of an Execution follows which, and who may say so (document 003; Flink's ExecutionState).
+"""The transitions of an Execution's state, and who may report them (Flink's ExecutionState).
 
-CREATED and SCHEDULED are the JobMaster's alone: nobody else knows of the Execution yet. From SubmitTask on its
-TaskExecutor reports, and what it reports last is an end. A TaskExecutor that restarted goes on with its tasks: they
-initialise once more.
+CREATED and SCHEDULED are internal to the JobMaster. From SubmitTask on the TaskExecutor reports; its last report is a
+terminal state. A restarted TaskExecutor continues with its tasks: they initialize once more.
 """
 
 from __future__ import annotations

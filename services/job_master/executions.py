@@ -1,8 +1,8 @@
-"""The Executions of a job: one attempt each to run an ExecutionVertex (documents 003 and 004).
+"""The Executions of a job: each is one attempt to run an ExecutionVertex (Flink's Execution).
 
-A retry is a new Execution of the same ExecutionVertex. Two are remembered: the current one, and the one before it,
-which has ended; what a TaskExecutor says of any other is about the past. Attempts are counted by their submissions: an
-Execution that nobody was told to run keeps its number when it moves to another slot.
+A retry is a new Execution of the same ExecutionVertex. Two are kept: the current one, and the previous one, which has
+ended. Reports about any other are ignored. Attempts are numbered by their submissions: an Execution that was never
+submitted keeps its number when it moves to another slot.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What follows from a failure: what is affected starts again, and nothing else (document 004; design, section 4).
+"""Failover: restarts what a failure affects, and nothing else.
 
-A task that failed starts again in its slot; what ran in a slot that is lost starts again in another one; peers run on.
-The restart strategy says when, or that the job fails. Failures of one cause count once: one event, or one decision of
-the ResourceManager, which says one event for each slot.
+A failed task restarts in its slot. Tasks of a lost slot restart in another one. Other tasks continue. The restart
+strategy decides when, or that the job fails. Failures of one cause count once: one event, or one decision of the
+ResourceManager, which sends one event for each slot.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What heartbeats say of a job's slots and tasks at a TaskExecutor, against what the log says (document 000)."""
+"""Compares heartbeats about a job's slots and tasks at a TaskExecutor with the JobMaster's state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a JobMaster demands of the world: the topics that its tasks need, and its checkpoints in storage.
+"""The instructions of a JobMaster: topics for its tasks' channels, and checkpoints in storage.
 
-Each says which event answers it. Files are touched by whoever obeys more than once where leaders change: obeying again
-has to lead to the same.
+Each docstring names the event that reports the result. After a change of leader an instruction may be performed again,
+so performing it twice must have the same result.
 """
 
 from __future__ import annotations

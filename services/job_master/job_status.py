@@ -1,7 +1,7 @@
-"""Which status of a job follows which (Flink's JobStatus).
+"""The transitions of a job's status (Flink's JobStatus).
 
-Tasks restart by themselves while the job stays RUNNING. It is RESTARTING while it goes back to a checkpoint: until all
-tasks have ended and the checkpoint is found. SUSPENDED is no end here: a suspended job is started again, or cancelled.
+Tasks restart individually while the job stays RUNNING. It is RESTARTING while it goes back to a checkpoint: until all
+tasks have ended and the checkpoint is found. SUSPENDED is not terminal here: a suspended job is resumed or cancelled.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""When a task that failed starts again, or that it does not: pure functions over what failed before (Flink's
-RestartBackoffTimeStrategy, FLIP-364 for the exponential delay).
+"""Restart strategies: pure functions from earlier failures to the time of the next restart, or to the job's failure
+(Flink's RestartBackoffTimeStrategy; FLIP-364 for the exponential delay).
 
-Failures that have one cause count once: `identity` says which they are. So do those that come while what failed before
-waits for its restart: a query, a broker or a peer that takes many tasks with it is no more than one failure. Times are
-those of the failures' events.
+Failures of one cause count once; `identity` names the cause. Failures that arrive while an earlier one waits for its
+restart count once, too: a query, a broker or a peer that takes many tasks with it is one failure. Times are those of
+the failures' events.
 """
 
 from __future__ import annotations

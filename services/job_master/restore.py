@@ -1,10 +1,10 @@
 """Going back to a checkpoint: all tasks end, then all start again, in the next generation of the job.
 
-A task that failed goes on from what it has committed. Where that is gone (a topic, a stretch of one), going on would
-lose or repeat records, so the whole job goes back: what older generations have sent and committed counts for nothing
-from then on. It is RESTARTING until the last task has ended and a checkpoint was found whole. Slots are kept.
+A failed task normally continues from its last commit. If that is gone (a topic, or part of one), continuing would lose
+or repeat records, so the whole job goes back; whatever earlier generations sent and committed is ignored from then on.
+The job is RESTARTING until the last task has ended and an intact checkpoint is found. It keeps its slots.
 
-A job that is submitted with a savepoint waits for it in the same way, before its first tasks, and begins generation 0.
+A job that is submitted with a savepoint waits for it in the same way before its first tasks, and starts generation 0.
 """
 
 from __future__ import annotations

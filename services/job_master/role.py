@@ -1,4 +1,4 @@
-"""The JobMaster's evolve and decide (documents 000, 003 and 004)."""
+"""The JobMaster's `evolve` and `decide` (Flink's JobMaster)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When the subtasks of a job are scheduled, and which slots they get (document 003, the Scheduler).
+"""Schedules the subtasks of a job and assigns slots to them (Flink's Scheduler).
 
-EAGER: all at once, and none is submitted before all have their slots. LAZY_FROM_SOURCES: a vertex is scheduled when
-some subtask of each vertex that it consumes from has run, sources at once, and each subtask is submitted as soon as it
-has its slot. A slot that the job holds and does not use is used again before another one is requested.
+EAGER: all at once; no subtask is submitted before all have slots. LAZY_FROM_SOURCES: sources at once; a vertex is
+scheduled when some subtask of each vertex that it consumes from has produced output, and each subtask is submitted as
+soon as it has a slot. An unused slot of the job is reused before a new one is requested.
 """
 
 from __future__ import annotations

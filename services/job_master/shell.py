@@ -1,8 +1,9 @@
-"""The JobMaster's shell: creates and deletes the topics that the job's tasks need, and has its checkpoints seen to.
+"""The JobMaster's shell: creates and deletes the topics that the job's tasks need, and performs checkpoint
+instructions.
 
-Whatever goes wrong with a creation is said, and fails the job; but a Kafka that can't be reached is waited for, as long
-as the job wants its channels. A deletion is tried until it succeeds or the shell is closed, because a cluster can't end
-before it; what a closed shell has left, the next leader's takes up.
+A failed creation is reported and fails the job. If Kafka is unreachable the shell retries as long as the job needs its
+channels. A deletion is retried until it succeeds or the shell is closed, because a cluster can't end before it. The
+next leader's shell continues what a closed shell left.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The slots of a job: what is heard of them, and what is said about them, around the SlotPool."""
+"""The slots of a job: the events that the JobMaster handles and sends for its SlotPool."""
 
 from __future__ import annotations
 

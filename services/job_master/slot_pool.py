@@ -1,9 +1,9 @@
-"""The SlotPool: the physical slots that a job has requested, holds, and gives back (document 003).
+"""The SlotPool: the physical slots that a job has requested, holds, and returns (Flink's SlotPool).
 
-A request is WANTED until it is said and PENDING until a TaskExecutor offers a slot for it. The slot is then ALLOCATED
-to the tree that it was requested for; when the last subtask in it has finished it is AVAILABLE to other trees, and
-freed when nobody has wanted it for a while. AllocationIDs are derived from the job, the slot's place and a generation:
-a successor that asks again asks for the same slot, and what is said of an earlier slot is not taken for a later one.
+A request is WANTED until it is sent, and PENDING until a TaskExecutor offers a slot for it. The slot is then ALLOCATED
+to the tree that requested it. When its last subtask has finished it is AVAILABLE to other trees, and it is freed when
+it was idle for a while. AllocationIDs are derived from the job, the slot's place and a generation: a new leader that
+repeats a request asks for the same slot, and events about an earlier slot are not mistaken for a later one.
 """
 
 from __future__ import annotations

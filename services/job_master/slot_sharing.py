@@ -1,10 +1,10 @@
-"""The SlotSharingManager: how the subtasks of a job share its slots (document 003).
+"""The SlotSharingManager: how the subtasks of a job share its slots (Flink's SlotSharingManager).
 
-Each slot that a job needs is a tree. The root of a slot sharing group's slot is a MultiTaskSlot, with a SingleTaskSlot
-for each subtask in it: at most one of each vertex. The subtasks of a CoLocationGroup hang on a MultiTaskSlot of their
-own inside it. A subtask that shares with nobody is a tree by itself. A root is unresolved while its physical slot is
-only requested, and resolved from the TaskExecutor's offer on. Trees are released from their leaves up: a root without
-children is gone, and its physical slot available.
+Each slot of a job is a tree. The root of a slot of a SlotSharingGroup is a MultiTaskSlot with a SingleTaskSlot for each
+subtask: at most one of each vertex. The subtasks of a CoLocationGroup are below a MultiTaskSlot of their own. A subtask
+that shares with nobody is a tree by itself. A root is unresolved while its physical slot is requested, and resolved
+from the TaskExecutor's offer on. Trees are released from the leaves up: a root without children is removed, and its
+physical slot becomes available.
 """
 
 from __future__ import annotations

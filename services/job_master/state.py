@@ -1,4 +1,4 @@
-"""What a JobMaster knows of its job: the graph, the slots, the TaskExecutors, and every Execution."""
+"""The JobMaster's state: the graph, the slots, the TaskExecutors, and every Execution."""
 
 from __future__ import annotations
 

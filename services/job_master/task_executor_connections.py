@@ -1,7 +1,7 @@
-"""The TaskExecutors that hold slots for the job: they register, fall silent, leave, and are lost (documents 000, 003).
+"""The TaskExecutors that hold slots of the job: they register, time out, disconnect, and are lost.
 
-What a TaskExecutor says without having read of its own loss counts for nothing: its slots are gone by then, for all who
-read the log alike.
+Events that a TaskExecutor sent before it read of its own loss are ignored: all readers regard its slots as gone by
+then.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
-"""How a job comes to its end: finished, failed, cancelled or suspended (document 000).
+"""The end of a job: finished, failed, cancelled or suspended.
 
-A job that is to end before it has finished winds down: its tasks are cancelled, and it ends when each of them has
-confirmed that. It does not end before its new status is announced, either: what the JobMaster had decided before it
-knew is in the log by then, so that no task is submitted and no slot requested behind the end's back. Then the slots are
-freed one by one, and the TaskExecutors, the Dispatcher and the ResourceManager are told.
+Before a job fails, is cancelled or suspended, its tasks are cancelled, and it ends when each has confirmed that. It
+also announces its new status first: by then earlier decisions of the JobMaster are in the log, so that no task is
+submitted and no slot requested behind the end. Then its slots are freed, and the TaskExecutors, the Dispatcher and the
+ResourceManager are informed.
 
-A job that is stopped with a savepoint has finished when that is complete and no task is left. A task that has
-acknowledged it has committed and published all that comes before it, and does nothing behind it: if it is lost before
-its own end, nothing is left for another attempt to do. Flink's sinks may have open transactions then, so that it
-restarts the job (StopWithSavepointTerminationHandler); here the savepoint has none.
+A job that is stopped with a savepoint has finished when the savepoint is complete and no task is left. A task that
+acknowledged it has committed and published everything before it, and does nothing behind it: if it is lost before its
+own end, no other attempt is needed. Flink's sinks may have open transactions then, so it restarts the job
+(StopWithSavepointTerminationHandler); here a savepoint leaves none open.
 
-When all that has been said, and the job's channels are gone, the JobMaster is at rest: it keeps a summary, which
-answers whoever comes late. What it owes to them is all that it has then. A JobMaster that fails keeps the summary at
-once, with what is to be deleted of the job (cleanup.py).
+When all events are sent, and the job's channels are deleted, the JobMaster is quiescent: it keeps a summary, from which
+it answers late requests. A JobMaster that fails keeps the summary at once, with the cleanup of the job (cleanup.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The SchedulingTopology: what of the ExecutionGraph a JobMaster needs again and again, kept in its state.
-
-The ExecutionGraph of a job of 20,000 subtasks is multiplied out once, when the job starts.
+"""The SchedulingTopology: the parts of the ExecutionGraph that the JobMaster needs often, computed once at the job's
+start and kept in its state (Flink's SchedulingTopology).
 """
 
 from __future__ import annotations

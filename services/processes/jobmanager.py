@@ -50,6 +50,7 @@ from ..resource_manager.state import ResourceManagerState
 from ..simulation.fake_effects import NoTopicJobMasterEffects
 from . import heartbeats
 from .blobs import create_master_blobs
+from .index_validation import index_errors
 from .process_lifecycle import (
     EMIT_TIMEOUT_S,
     END_TIMEOUT_S,
@@ -75,7 +76,9 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         return
     check_topics(create_admin_client(configuration), cluster)
     own_address, own_session, clock = process_address(), new_session(), create_clock(configuration)
-    replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
+    replica = Replica(
+        [Dispatcher(), ResourceManager(), JobMaster()], index_errors=index_errors(configuration)
+    )
     blobs = create_master_blobs(configuration, replica, lambda: host.position >= 0)
     own_log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
     own_log.codec.register_all()

@@ -1,4 +1,4 @@
-"""The ResourceManager: knows TaskExecutors and their slots (SlotManager), finds slots for JobMasters."""
+"""The ResourceManager: registers TaskExecutors, manages their slots (SlotManager), allocates slots to JobMasters."""
 
 from .role import ResourceManager
 

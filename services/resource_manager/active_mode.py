@@ -1,7 +1,7 @@
-"""Active mode: the ResourceManager has its driver start workers for requests that wait, and stop idle ones.
+"""Active mode: the ResourceManager lets its driver start workers for pending requests, and stop idle ones.
 
-Workers are called worker-1, worker-2, ...: the log counts them, so that no name is ever given twice. As many are asked
-for as waiting requests need beyond what workers that are on their way will bring.
+Workers are named worker-1, worker-2, ...: the counter is in the log, so no name is used twice. It starts as many
+workers as pending requests need beyond the workers that are already starting.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the ResourceManager demands of its worker driver, in active mode."""
+"""The instructions of the ResourceManager to its worker driver, in active mode."""
 
 from __future__ import annotations
 

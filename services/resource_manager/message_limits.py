@@ -1,8 +1,8 @@
-"""How long what TaskExecutors say may be, so that all that the ResourceManager says of it fits into the log.
+"""Bounds texts in events of TaskExecutors, so that the ResourceManager's own events fit into the log.
 
-Ids and addresses come from other processes, and the ResourceManager repeats them: one that is too long would end each
-of its leaders. An event that holds such a text is no legal step, and a heartbeat that does contradicts nothing. Reasons
-may be long: they are cut where they are said (services/core/reason_limits.py).
+The ResourceManager repeats ids and addresses of other processes: one that is too long would end every leader. An event
+with such a text is illegal, and a heartbeat with one is ignored. Reasons may be long: they are truncated when they are
+sent (services/core/reason_limits.py).
 """
 
 from __future__ import annotations

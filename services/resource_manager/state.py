@@ -1,4 +1,4 @@
-"""What the ResourceManager knows: TaskExecutors, JobMasters, slots, and the answers it owes."""
+"""The ResourceManager's state: TaskExecutors, JobMasters, slots, and pending answers."""
 
 from __future__ import annotations
 

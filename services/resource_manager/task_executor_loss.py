@@ -1,8 +1,8 @@
-"""TaskExecutors that are lost.
+"""Lost TaskExecutors.
 
-WorkerLost is what the shell has seen; TaskExecutorLost is the decision, which everybody folds alike, whatever happened
-in between: the total order of the log makes that consistent. A JobMaster finds out by itself what it has lost, and
-requests again what may have been allocated there without having been offered: no FailSlot is said for each slot.
+WorkerLost is what the shell observed; TaskExecutorLost is the decision. All readers apply the decision at the same
+offset, whatever happened in between. A JobMaster derives what it lost, and requests again slots that were allocated but
+not offered: there is no FailSlot for each slot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A TaskManagerSlot: a slot as the ResourceManager sees it (document 003).
+"""A TaskManagerSlot: a slot as the ResourceManager sees it (Flink's TaskManagerSlot).
 
-It is PENDING from the request to its TaskExecutor until the answer. What a TaskExecutor says of its slots is what
-counts, so that a slot may be found ALLOCATED that was taken for FREE, or for another allocation.
+It is PENDING from the request to its TaskExecutor until the answer. The TaskExecutor's reports are authoritative: a
+slot may turn out to be ALLOCATED although it was regarded as FREE, or for another allocation.
 """
 
 from __future__ import annotations

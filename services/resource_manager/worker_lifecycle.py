@@ -1,4 +1,4 @@
-"""What becomes of a TaskExecutor's registration, slots and process when it goes, in whichever way."""
+"""What happens to a TaskExecutor's registration, slots and process when it leaves, fails, or is stopped."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The workers: TaskExecutors from the moment they are asked for until nothing of them is left.
+"""The workers: TaskExecutors from the request for them until their process and registration are gone.
 
-A worker that somebody else started appears when it registers, and is gone when it leaves or is lost. One that the
-ResourceManager had its driver start (active mode) was REQUESTED and STARTED before, is RELEASED when it has been idle
-for long, and STOPPING until its process is known to have ended. Its resource id is never used again.
+A worker that somebody else started appears when it registers, and disappears when it leaves or is lost. A worker that
+the driver started (active mode) is REQUESTED and STARTED before it registers, RELEASING when it was idle for long, and
+STOPPING until its process has ended. Its resource id is never used again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The TaskExecutor: offers slots, and runs the tasks that JobMasters put into them."""
+"""The TaskExecutor: offers slots, and runs the tasks that JobMasters submit into them."""
 
 from .role import TaskExecutor
 

@@ -1,7 +1,7 @@
-"""What tasks need as blobs is here before they are deployed (document 001: a task's libraries are registered first).
+"""Fetches the blobs that tasks need before the tasks are deployed.
 
-Fetching takes time, and the host must not wait for it: it is done in threads, and a task counts as deployed meanwhile.
-A task that is cancelled before its blobs are here is never deployed.
+Fetching takes time, and the host must not wait for it: it runs in threads, and the task counts as deployed meanwhile. A
+task that is cancelled before its blobs have arrived is never deployed.
 """
 
 from __future__ import annotations

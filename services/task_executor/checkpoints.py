@@ -1,9 +1,9 @@
-"""Checkpoints in the tasks of a TaskExecutor: begun, confirmed and given up as their JobMasters say (document 000).
+"""Checkpoints in the tasks of a TaskExecutor: triggered, confirmed and aborted as the JobMasters request.
 
-A task that is told to begin a checkpoint answers with AcknowledgeCheckpoint or DeclineCheckpoint, or it ends. One that
-does not run is declined for. A process that starts anew knows nothing of what its predecessor had begun: the JobMaster
-gives that up when it reads that the tasks initialise once more. A task that has acknowledged a savepoint which stops it
-is not started anew: it would go on behind it.
+A triggered task answers with AcknowledgeCheckpoint or DeclineCheckpoint, or it ends. The TaskExecutor declines for a
+task that does not run. A restarted process does not know the checkpoints of its predecessor: the JobMaster aborts them
+when it reads that the tasks initialize again. A task that acknowledged a savepoint that stops it is not restarted: it
+would continue behind the savepoint.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a TaskExecutor makes of it when others have lost sight of it, or it of them.
+"""Lost connections of a TaskExecutor: a silent master, and the TaskExecutor's own loss.
 
-Tasks never stop because a master is silent: the log is what counts. They stop when the log says that this TaskExecutor
-is lost: then others have taken over what it ran, and it begins anew.
+Tasks never stop because a master is silent: only the log decides. They stop when the log says that this TaskExecutor is
+lost: others have taken over its tasks, and it registers anew.
 """
 
 from __future__ import annotations

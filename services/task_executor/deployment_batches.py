@@ -1,6 +1,6 @@
-"""Subtasks that are deployed together: they wait for one another, because they share a query.
+"""Subtasks that are deployed together, because they share a Spark query.
 
-Whatever becomes of one of them on its way (its slot is gone, it is cancelled), the others wait for its SubmitTask only.
+They wait for each other's SubmitTask only, whatever else happens to one of them (its slot is gone, it is cancelled).
 """
 
 from __future__ import annotations

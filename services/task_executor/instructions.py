@@ -1,4 +1,4 @@
-"""What a TaskExecutor demands of the world: tasks that run, tasks that stop, checkpoints in those that run."""
+"""The instructions of a TaskExecutor: run tasks, stop tasks, and checkpoints in running tasks."""
 
 from __future__ import annotations
 

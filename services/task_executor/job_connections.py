@@ -1,4 +1,4 @@
-"""The jobs that a TaskExecutor is connected to, for as long as they have slots here (document 003)."""
+"""The jobs that a TaskExecutor is connected to, as long as they have slots here."""
 
 from __future__ import annotations
 

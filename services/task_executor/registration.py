@@ -1,7 +1,7 @@
-"""A TaskExecutor at the ResourceManager: it registers, reports its slots, and leaves.
+"""A TaskExecutor at the ResourceManager: it registers, reports its slots, and disconnects.
 
-The process registers itself when it is up; what it said is kept, and said again where the ResourceManager has lost
-sight of it.
+The process registers itself at start-up. The state keeps the registration, and repeats it when the ResourceManager has
+lost the TaskExecutor.
 """
 
 from __future__ import annotations

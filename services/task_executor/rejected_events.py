@@ -1,7 +1,7 @@
-"""What a TaskExecutor says in place of what the log does not take.
+"""Replaces an event of a task that the log refuses.
 
-What tasks say holds what users' programs made: names, counts, lists of files. Where it is too large, the task or its
-part in the checkpoint fails, with the reason, and the TaskExecutor and its other tasks go on.
+Events of tasks contain what users' programs made: names, counts, lists of files. If such an event is too large, the
+task or its checkpoint fails with the reason. The TaskExecutor and its other tasks continue.
 """
 
 from __future__ import annotations

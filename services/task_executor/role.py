@@ -1,7 +1,7 @@
-"""The TaskExecutor's evolve and decide (documents 000 and 003).
+"""The TaskExecutor's `evolve` and `decide` (Flink's TaskExecutor).
 
-What to run is read off the state, not off single events: `instructions` name every task that has not ended. A process
-that restarts under its old resource id therefore finds its tasks again and goes on with them.
+What runs is derived from the state, not from single events: `instructions` name every task that has not ended. A
+process that restarts under its old resource id finds its tasks in the log and continues with them.
 """
 
 from __future__ import annotations

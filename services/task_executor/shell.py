@@ -1,6 +1,6 @@
-"""The TaskExecutor's shell: has the runtime run and stop tasks, and says what becomes of them.
+"""The TaskExecutor's shell: lets the runtime run and stop tasks, and reports their states.
 
-The only part of the services that knows pipelines.runtime.
+It is the only module of the services that imports pipelines.runtime.
 """
 
 from __future__ import annotations

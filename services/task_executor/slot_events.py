@@ -1,7 +1,6 @@
-"""The slots of a TaskExecutor: asked for by the ResourceManager, taken and given back by JobMasters.
+"""The slots of a TaskExecutor: requested by the ResourceManager, accepted and freed by JobMasters.
 
-A slot that no JobMaster takes within `taskmanager.slot.timeout` is given up: FailSlot frees it here, and tells the
-JobMaster that it does not get it.
+A slot that no JobMaster accepts within `taskmanager.slot.timeout` is freed: FailSlot tells the JobMaster.
 """
 
 from __future__ import annotations

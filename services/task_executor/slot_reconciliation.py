@@ -1,4 +1,4 @@
-"""A JobMaster's AllocatedSlotReport held against the TaskSlotTable (document 000)."""
+"""Compares a JobMaster's AllocatedSlotReport with the TaskSlotTable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tasks and slots come to their end: a slot is free when the last task in it has ended."""
+"""Releases tasks and slots: a slot is free when its last task has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a TaskExecutor knows: its registration, its slots, the jobs it is connected to, and its tasks."""
+"""The TaskExecutor's state: its registration, slots, connected jobs, and tasks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The TaskSlotTable: the slots of a TaskExecutor (document 003).
+"""The TaskSlotTable: the slots of a TaskExecutor (Flink's TaskSlotTable).
 
-A slot is FREE, ALLOCATED (for a job whose JobMaster has not taken it yet), ACTIVE (taken), or RELEASING (to be free as
-soon as its last task has ended). It moves as `TRANSITIONS` says, and not otherwise.
+A slot is FREE, ALLOCATED (for a job whose JobMaster has not accepted it yet), ACTIVE (accepted), or RELEASING (free as
+soon as its last task has ended). `TRANSITIONS` lists the legal steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tasks of a TaskExecutor: submitted, acknowledged, followed to their end.
 
-What has ended is forgotten. Of each subtask only the number of its last attempt is kept, for as long as the job is
-connected: a SubmitTask that comes once more runs nothing.
+Ended tasks are forgotten. For each subtask only its last attempt number is kept while the job is connected, so that a
+repeated SubmitTask runs nothing.
 """
 
 from __future__ import annotations

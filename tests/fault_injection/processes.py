@@ -197,7 +197,9 @@ def _name(process: psutil.Process) -> str:
 
 def _is_zygote(process: psutil.Process) -> bool:
     command = process.cmdline()
-    is_one = any("stream_task.zygote" in each for each in command)
+    is_one = any("stream_task.loop.zygote" in each for each in command)
     # A forked child has its zygote's command line: the zygote is the one whose parent has another.
     parent = process.parent()
-    return is_one and (parent is None or not any("stream_task.zygote" in each for each in parent.cmdline()))
+    return is_one and (
+        parent is None or not any("stream_task.loop.zygote" in each for each in parent.cmdline())
+    )

@@ -56,7 +56,7 @@ class StandaloneJob:
         """Runs the next attempt of a vertex to its end; its steps."""
         running = self.start(vertex)
         assert running.wait().exit_code == 0, running.messages
-        assert running.messages[-1] == "Finished", running.messages
+        assert running.messages[-1] == "TaskFinished", running.messages
         return running.messages
 
     def wrong(self) -> str:

@@ -29,11 +29,11 @@ KILLED_AT = (2, 5, 9)
 
 ATTEMPT = """
 import sys, msgspec
-from tailrace.pipelines.runtime.common.protocol import Open
+from tailrace.pipelines.runtime.common.protocol import OpenTask
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import Mailbox
 from tailrace.pipelines.runtime.stream_task.loop.stream_task import StreamTask
 
-opening = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Open)
+opening = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=OpenTask)
 StreamTask(opening, Mailbox(), lambda notice: print(notice, flush=True)).invoke()
 """
 

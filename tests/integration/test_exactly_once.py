@@ -75,7 +75,7 @@ def at_each_step(
         first = job.start(vertex, halt_at=step, how=how)
         outcome = first.wait()
         if outcome.exit_code == 0:
-            assert first.messages[-1] == "Finished", first.messages
+            assert first.messages[-1] == "TaskFinished", first.messages
             return len(first.messages) - 1
         assert how in (outcome.killed_by, outcome.stopped_by), (outcome, first.messages)
         then(step, job, first)
@@ -112,7 +112,7 @@ def test_a_zombie_that_wakes_up_between_any_two_steps_after_its_successor_has_ru
         zombie.resume()
         assert zombie.wait().exit_code == 0
         # One that had nothing left to commit notices nothing.
-        had_done_all = zombie.messages[step - 1 :] == ["committed", "Finished"]
+        had_done_all = zombie.messages[step - 1 :] == ["committed", "TaskFinished"]
         assert had_done_all or "was fenced" in zombie.messages[-1], f"step {step}: {zombie.messages}"
         if vertex == SOURCE:
             job.finish(COUNT)
@@ -139,7 +139,7 @@ def test_a_commit_whose_answer_never_arrives(
         assert first.wait().exit_code == 0, first.messages
         if then == "its successor runs":
             assert first.messages[-1].startswith("Failed: "), first.messages
-        elif first.messages[-1] != "Finished":
+        elif first.messages[-1] != "TaskFinished":
             job.finish(vertex)
     if vertex == SOURCE:
         job.finish(COUNT)

@@ -60,7 +60,7 @@ def test_results_are_exact_whatever_the_group_coordinator_answers_after_a_kill(t
 def keep_running(job: StandaloneJob, vertex: int) -> None:
     """Attempt after attempt, until one finishes."""
     told = [""]
-    while told[-1:] != ["Finished"]:
+    while told[-1:] != ["TaskFinished"]:
         attempt = job.start(vertex)
         outcome = attempt.wait()
         while outcome.exit_code is None and outcome.killed_by is None:

@@ -17,6 +17,7 @@ from tailrace.services.dispatcher.job_topic_cleaner import JobTopicCleaner
 from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
 from tailrace.services.job_master.instructions import CreateChannels
 from tailrace.services.job_master.shell import JobMasterShell
+from tailrace.services.log.clients import retry_until
 from tailrace.services.log.topics import create_topics, describe_topics
 
 RETENTION_US = 100_000_000
@@ -106,9 +107,13 @@ def test_kafka_deletes_what_a_running_job_printed_long_ago(kafka: EmbeddedKafka,
     finally:
         shell.close()
     wanted = topics(cluster_id, "j", graph)
-    answers = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted])
-    retention_ms = {
-        resource.name: answer.result()["retention.ms"].value for resource, answer in answers.items()
-    }
+
+    def describe() -> dict[str, str]:
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted]
+        answers = admin.describe_configs(resources)
+        return {resource.name: answer.result()["retention.ms"].value for resource, answer in answers.items()}
+
+    # A topic that was created a moment ago may not be known to the broker yet.
+    retention_ms = retry_until(describe, TIMEOUT_S)
     printed = output_topic(cluster_id, "j")
     assert retention_ms == dict.fromkeys(wanted, "-1") | {printed: "60000"}

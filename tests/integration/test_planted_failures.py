@@ -20,9 +20,9 @@ from tailrace.services.log.cluster_topics import create_cluster_topics
 JOBMANAGER = """
 import os
 from tailrace.infra import threads
-from tailrace.services.configuration import load
+from tailrace.services.configuration import load_configuration
 from tailrace.infra.logging_setup import log_to_stderr
-from tailrace.services.processes import jobmanager, process
+from tailrace.services.processes import jobmanager, process_lifecycle
 
 run, planted = threads.Thread.run, os.environ["PLANTED"]
 
@@ -37,7 +37,7 @@ def run_or_fail(thread):
 threads.Thread.run = run_or_fail
 log_to_stderr()
 threads.handle(threads.end_process)
-jobmanager.run(load(), process.stop_on_signals())
+jobmanager.run(load_configuration(), process_lifecycle.stop_on_signals())
 """
 ALSO = [
     "blob clean-up",

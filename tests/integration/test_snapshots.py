@@ -45,11 +45,11 @@ from tailrace.services.snapshots.store import SnapshotStore
 from ..services.snapshots.simulated_logs import LONG, history
 
 JOBMANAGER = """
-from tailrace.services.configuration import load
+from tailrace.services.configuration import load_configuration
 from tailrace.infra.logging_setup import log_to_stderr
-from tailrace.services.processes import jobmanager, process
+from tailrace.services.processes import jobmanager, process_lifecycle
 log_to_stderr()
-jobmanager.run(load(), process.stop_on_signals())
+jobmanager.run(load_configuration(), process_lifecycle.stop_on_signals())
 """
 
 

@@ -260,7 +260,7 @@ def test_damage_is_told_with_its_place(
         spark.ask(
             path, "SELECT sum(length(event_id)), max(value) FROM log FULL JOIN unreadable USING (offset)"
         )
-    assert failure.value.kind in ("ArchiveError", "DamagedArchive")
+    assert failure.value.kind in ("ArchiveError", "CorruptArchive")
     assert "\n" not in str(failure.value)
 
 

@@ -54,11 +54,11 @@ SLOT_REQUEST_TIMEOUT = "1 s"
 WORD_COUNT = "tailrace.pipelines.examples.window_word_count:main"
 ME = "client/test"
 JOBMANAGER = """
-from tailrace.services.configuration import load
+from tailrace.services.configuration import load_configuration
 from tailrace.infra.logging_setup import log_to_stderr
-from tailrace.services.processes import jobmanager, process
+from tailrace.services.processes import jobmanager, process_lifecycle
 log_to_stderr()
-jobmanager.run(load(), process.stop_on_signals())
+jobmanager.run(load_configuration(), process_lifecycle.stop_on_signals())
 """
 PROGRAMS = """
 def raises():

@@ -9,7 +9,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from tailrace.schemas import avro, generate
+import tailrace
+from tailrace.schemas import avro, generate, released
 from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.dead_letters import DeadLetter
 
@@ -33,11 +34,20 @@ def test_a_class_that_drifted_is_named(monkeypatch: Any, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_every_record_and_field_is_documented(name: str) -> None:
+def test_every_record_and_field_says_its_meaning_and_its_first_release(name: str) -> None:
     schema = avro.schemas()[name]
-    assert schema["doc"].endswith(".")
-    for field in schema.get("fields", []):
-        assert len(field.get("doc", "")) > 3, f"{name}.{field['name']} has no doc"
+    docs = {None: schema["doc"], **{field["name"]: field["doc"] for field in schema.get("fields", [])}}
+    for field, doc in docs.items():
+        meaning, _, release = doc.rpartition(" Since ")
+        assert release == f"{released.since(name, field)}.", f"{name}.{field}: {doc}"
+        assert meaning.endswith("."), f"{name}.{field}: {doc}"
+        assert len(meaning.split()) > 1, f"{name}.{field}: {doc}"
+
+
+def test_a_field_of_no_release_yet_has_the_version_at_hand() -> None:
+    assert released.since("tailrace.dispatcher.CancelJob") == "0.1.0"
+    assert released.since("tailrace.dispatcher.CancelJob", "keep_checkpoints") != "0.1.0"
+    assert released.since("tailrace.client.NoSuchEvent") == tailrace.__version__.partition(".dev")[0]
 
 
 @pytest.mark.parametrize("name", RECORDS)

@@ -14,6 +14,7 @@ from ....pipelines.graph import job_options
 from . import (
     blob,
     cluster,
+    debug,
     external_resources,
     heartbeat,
     high_availability,
@@ -38,6 +39,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "ResourceManager": resource_manager.OPTIONS,
     "Heartbeats": heartbeat.OPTIONS,
     "Simulation": simulation.OPTIONS,
+    "Debugging": debug.OPTIONS,
     "Jobs": job_options.EXECUTION,
     "Checkpoints": job_options.CHECKPOINTING,
     "Restart strategies": job_options.RESTART,

@@ -1,1 +1,1 @@
-"""The CheckpointCoordinator (document 000): when checkpoints begin, when they are complete, what is kept of them."""
+"""The CheckpointCoordinator: triggers checkpoints, completes or aborts them, and retains or discards completed ones."""

@@ -1,9 +1,9 @@
-"""The CompletedCheckpointStore (document 001): completed checkpoints, as far as they are in storage.
+"""The files of completed checkpoints (Flink's CompletedCheckpointStore).
 
-A checkpoint is in storage before anybody hears of it: its files first, then its `_metadata`, and then the handle, which
-is CheckpointCompleted in the log, where the document keeps it in ZooKeeper. Hence a failed `add` loses nothing: what
-was complete before still is. `recover` takes the newest that is whole; one that is missing or torn is passed over and
-said so, but storage that can't be reached says nothing about what is in it, and nothing is passed over for that.
+A checkpoint is in storage before any event names it: first its files, then its `_metadata`, then the handle, which is
+CheckpointCompleted in the log (Flink keeps it in ZooKeeper). So a failed `add` loses no earlier checkpoint. `recover`
+takes the newest intact checkpoint. It skips a missing or corrupt one and reports that. If storage is unreachable
+nothing is known about its content, and nothing is skipped.
 """
 
 from __future__ import annotations

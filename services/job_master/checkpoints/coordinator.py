@@ -1,9 +1,9 @@
-"""A job's checkpoints from their beginning to their end (document 000; Flink's CheckpointCoordinator).
+"""A job's checkpoints from trigger to completion or abort (Flink's CheckpointCoordinator).
 
-CheckpointTriggered, which the JobMaster says to itself, fixes who is awaited. Each of them acknowledges once; the last
-acknowledgement has the metadata written, which completes the checkpoint. A refusal, the loss of one that is awaited, or
-time, aborts it before that. What is said of checkpoints that are not under way, by Executions that are not awaited, or
-a second time, changes nothing.
+CheckpointTriggered, which the JobMaster sends to itself, fixes the subtasks that must acknowledge. Each acknowledges
+once. The last acknowledgement causes the metadata to be written, which completes the checkpoint. A decline, the loss of
+an awaited subtask, or a timeout aborts it before that. Acknowledgements of unknown checkpoints, of Executions that are
+not awaited, or repeated ones change nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What TaskExecutors are told of checkpoints: that one begins, that it is complete, that it will not be."""
+"""Notifications to TaskExecutors: a checkpoint was triggered, completed, or aborted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint that is under way: what is awaited, and what has come (Flink's PendingCheckpoint)."""
+"""A checkpoint in progress: awaited subtasks and received acknowledgements (Flink's PendingCheckpoint)."""
 
 from __future__ import annotations
 

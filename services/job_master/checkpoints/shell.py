@@ -1,10 +1,10 @@
-"""What JobMasters demand of storage, done: metadata written and found, checkpoints deleted.
+"""Performs the storage instructions of JobMasters: writes and finds metadata, deletes checkpoints.
 
-What can't be written is said, and aborts the checkpoint. A job that is to go back to a checkpoint waits for storage
-that can't be reached, for as long as it takes: if it failed instead, its checkpoints, which may be whole, would be
-deleted with it. One that has not begun yet, and was given a savepoint, has nothing to lose, and is soon told. A
-deletion is tried several times and then left: it is said either way, so that no job hangs on a file that can't be
-deleted. What a closed shell has left, the next leader's takes up.
+A failed write is reported and aborts the checkpoint. A job that goes back to a checkpoint waits for unreachable storage
+as long as it takes: if it failed, its checkpoints, which may be intact, would be deleted with it. A job that has not
+started yet and was given a savepoint has nothing to lose and fails soon. A deletion is retried several times and then
+given up; it is reported in both cases, so that no job waits for a file that can't be deleted. The next leader's shell
+continues what a closed shell left.
 """
 
 from __future__ import annotations

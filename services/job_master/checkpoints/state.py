@@ -1,8 +1,7 @@
-"""What a JobMaster knows of its job's checkpoints, and what it owes about them (Flink's CheckpointCoordinator and
-CompletedCheckpointStore).
+"""The state of a job's checkpoints (Flink's CheckpointCoordinator and CompletedCheckpointStore).
 
-The log is the store: what is completed, and the counter of ids, are states like any other. Only completed checkpoints
-are gone back to; savepoints belong to whoever asked for them, subsume nothing, and are never deleted by the job.
+The log is the store: completed checkpoints and the id counter are part of the state. A job goes back to completed
+checkpoints only. Savepoints belong to their requester: they subsume nothing, and the job never deletes them.
 """
 
 from __future__ import annotations

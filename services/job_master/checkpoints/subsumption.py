@@ -1,8 +1,8 @@
-"""What becomes of completed checkpoints: the newest few are kept, and at the job's end what the job was told to keep
+"""Retention of completed checkpoints: the newest few, and at the job's end what the job is configured to retain
 (Flink's CheckpointRetentionPolicy).
 
-A checkpoint that newer ones subsume is discarded only when all tasks run and know what they would begin with today: as
-long as one is on its way, it may be about to begin with an older one.
+A subsumed checkpoint is discarded only when all tasks run and know their restore point: while one is being deployed, it
+may be about to start from an older checkpoint.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""When a checkpoint begins, and who has which part in it.
+"""Decides when a checkpoint is triggered, and which subtasks take part.
 
-All tasks have to run or to have finished. Checkpoints begin at the interval, a pause apart, no more than so many at
-once; one that is asked for begins as soon as there is room. A savepoint is alone: it waits until nothing is under way,
-and nothing else begins before it has ended, because its tasks hold records back while they wait for its barriers.
+All tasks must run or have finished. Checkpoints are triggered at the interval, with a minimum pause between them and a
+limit of concurrent ones. A requested checkpoint is triggered as soon as the limit allows. A savepoint is exclusive: it
+waits until no checkpoint is in progress, and blocks others until it has ended, because its tasks hold records back
+while they wait for its barriers.
 
-Those are told to begin that have nobody to get a barrier from: sources, and tasks whose senders have all ended.
+The trigger is sent to the subtasks that receive no barriers: sources, and tasks whose senders have all finished.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What starts and stops TaskExecutors in active mode (`resourcemanager.mode: active`)."""
+"""Worker drivers: they start and stop TaskExecutors in active mode (`resourcemanager.mode: active`)."""
 
 from .driver import OnExit, WorkerDriver, WorkerNotStarted
 

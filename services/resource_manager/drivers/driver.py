@@ -1,10 +1,9 @@
-"""The contract of a worker driver: what the ResourceManager's shell needs of processes, YARN or Kubernetes.
+"""The contract of a worker driver: what the ResourceManager's shell needs from processes, YARN or Kubernetes.
 
-A driver keeps nothing that its successor in another jobmanager could not find out again: workers outlive the
-jobmanager that started them, and a driver knows them by their resource ids (a pod's label, a container's environment,
-a file beside a process). It decides nothing: how many workers there are and when one goes is the ResourceManager's
-matter, whose instructions stand until the log says what came of them, so that the same start or stop may be asked for
-again by a successor.
+A driver keeps no state that its successor in another jobmanager could not find again: workers outlive the jobmanager
+that started them, and a driver knows them by their resource ids (a pod's label, a container's environment, a file
+beside a process). It decides nothing: the ResourceManager decides how many workers there are and when one stops. Its
+instructions stand until the log records a result, so a successor may request the same start or stop again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which driver `resourcemanager.worker-driver` names: a driver for another platform is one line more in the table."""
+"""Creates the driver that `resourcemanager.worker-driver` names. Another platform is one more entry."""
 
 from __future__ import annotations
 

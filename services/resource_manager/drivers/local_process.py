@@ -1,8 +1,8 @@
 """Workers as processes of this machine (`resourcemanager.worker-driver: local-process`).
 
-Each is `tailrace taskexecutor`, detached: it outlives the jobmanager, and ends with the cluster.
-`<home>/workers/<cluster>/` has a file for each, by which a successor, `cluster stop` and `cluster status` find it: pid
-and time of creation, so that no other process is ever taken for it.
+Each is a detached `tailrace taskexecutor`: it outlives the jobmanager, and ends with the cluster.
+`<home>/workers/<cluster>/` has a file for each, with pid and creation time, so that a successor, `cluster stop` and
+`cluster status` find the process and never mistake another one for it.
 """
 
 from __future__ import annotations

@@ -553,8 +553,8 @@ def test_windows_of_event_time_name_both_streams_where_one_has_no_watermarks(env
     orders.connect(prices).map(str, str).window_all(EVENT).reduce(takes_two).print()
     with pytest.raises(
         ProgramError,
-        match=r"records of Source: Kafka .*test_mistakes.py:\d+\), which has no watermark"
-        r" strategy, together with those behind .*test_mistakes.py:\d+\)",
+        match=r"records of Source: Kafka .*test_program_errors.py:\d+\), which has no watermark"
+        r" strategy, together with those behind .*test_program_errors.py:\d+\)",
     ):
         env.get_stream_graph()
 
@@ -601,7 +601,7 @@ def test_a_function_that_keeps_what_is_broadcast_in_itself_is_warned_of(env: Env
     stream = timed(env)
     with pytest.warns(
         UserWarning,
-        match=r"process at .*test_mistakes.py:\d+: KeepsRules.process_element2 gets a broadcast stream",
+        match=r"process at .*test_program_errors.py:\d+: KeepsRules.process_element2 gets a broadcast stream",
     ):
         stream.connect(stream.map(size_of).broadcast()).process(KeepsRules())
     with warnings.catch_warnings():

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.api import (
@@ -80,6 +80,7 @@ VARIANTS = st.builds(Variant, st.integers(1, 3), st.booleans(), st.booleans(), s
 PAIRS = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9)), min_size=5, max_size=30)
 
 
+@example([("a", 0)] * 6, Variant(2, False, True, False), Variant(1, False, False, False), 36, 0)
 @given(PAIRS, VARIANTS, VARIANTS, st.integers(0, 1 << 32), st.integers(0, 2))
 @settings(max_examples=EXAMPLES)
 def test_state_finds_its_operator(

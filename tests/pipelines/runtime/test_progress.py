@@ -56,7 +56,7 @@ def test_positions_have_moved_until_they_are_committed() -> None:
     assert positions.moved
     positions.settle()
     assert not positions.moved
-    assert positions.by_input() == {0: {0: 5}, 1: {3: 9, 4: 2}}
+    assert positions.to_positions_by_input() == {0: {0: 5}, 1: {3: 9, 4: 2}}
 
 
 IDS = st.none() | st.text("AZaz09+/-_", min_size=22, max_size=22)

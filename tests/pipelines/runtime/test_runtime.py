@@ -109,7 +109,7 @@ def zygote() -> psutil.Process:
     (found,) = (
         child
         for child in psutil.Process().children()
-        if any(part.endswith("stream_task.zygote") for part in child.cmdline())
+        if any(part.endswith("stream_task.loop.zygote") for part in child.cmdline())
     )
     return found
 
@@ -175,7 +175,7 @@ def test_an_attempt_whose_notice_cannot_be_handled_fails_and_no_other(
 
     monkeypatch.setattr(BeatMonitor, "on_beat", on_beat)
     # Its process may take longer to start than the timeout is.
-    monkeypatch.setattr(BeatMonitor, "silent", lambda _: [])
+    monkeypatch.setattr(BeatMonitor, "find_silent", lambda _: [])
     runtime.deploy(deployment(SubtaskDeployment("odd", 0, 0)))
     runtime.deploy(deployment(SubtaskDeployment("other", 1, 0)))
     told.wait_for("odd", ExecutionState.FAILED)

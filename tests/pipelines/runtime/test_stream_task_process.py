@@ -25,7 +25,7 @@ from tailrace.pipelines.runtime.common.protocol import (
 PROCESS = """
 import socket, sys
 from tailrace.infra import threads
-from tailrace.pipelines.runtime.stream_task import process
+from tailrace.pipelines.runtime.stream_task.loop import task_process
 
 control, listener, planted = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 
@@ -46,8 +46,8 @@ def planted_in(kind):
 planted_in(threads.Thread)
 planted_in(threads.Timer)
 if planted == "main":
-    process.StreamTask.invoke = fails
-process.run(socket.socket(fileno=control), socket.socket(fileno=listener))
+    task_process.StreamTask.invoke = fails
+task_process.run(socket.socket(fileno=control), socket.socket(fileno=listener))
 """
 
 

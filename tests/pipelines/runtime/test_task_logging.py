@@ -19,8 +19,8 @@ from tailrace.pipelines.runtime.common.task_logging import TaskLogging, serve
 WRITES = """
 import logging, sys
 from pathlib import Path
-from tailrace.pipelines.runtime import task_logging
-task_logging.MOST_BYTES, task_logging.FILES = 2_000, 1_000
+from tailrace.pipelines.runtime.common import task_logging
+task_logging.MAX_FILE_BYTES, task_logging.MAX_FILES = 2_000, 1_000
 logging.getLogger().addHandler(task_logging.SharedFileHandler(Path(sys.argv[1])))
 for number in range(200):
     logging.error("line %s of %s: %s", number, sys.argv[2], "x" * 50)
@@ -29,7 +29,7 @@ for number in range(200):
 
 PRINTS = """
 import sys
-from tailrace.pipelines.runtime import task_logging
+from tailrace.pipelines.runtime.common import task_logging
 sys.stderr = open("/dev/full", "w")
 task_logging.make_output_lossy()
 for number in range(20_000):
@@ -125,7 +125,7 @@ def test_what_a_function_prints_is_written_line_by_line(tmp_path: Path) -> None:
     """Also what comes after a time in which nothing could be written."""
     program = """
 import resource, signal
-from tailrace.pipelines.runtime import task_logging
+from tailrace.pipelines.runtime.common import task_logging
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 task_logging.make_output_lossy()
 print("before")

@@ -2,72 +2,41 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import ExecutionState
-from tailrace.services.core.due_index import DueIndex
 from tailrace.services.job_master.checkpoints.state import NotificationKind
-from tailrace.services.job_master.execution_states import DEPLOYED
+from tailrace.services.job_master.index_validation import index_errors
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotPool, SlotStep
 from tailrace.services.job_master.slot_sharing import MultiTaskSlot, SingleTaskSlot, leaves
-from tailrace.services.job_master.state import Execution, Handshake, JobMasterState
+from tailrace.services.job_master.state import Execution, JobMasterState
 
 
 def check_job_master(state: JobMasterState) -> None:
     """All of it. Raises AssertionError."""
-    check_agenda(state.submissions.ready)
+    assert [*index_errors(state)] == []
     check_pool(state.slots)
     check_executions(state)
     check_trees(state)
     check_submissions(state)
     check_checkpoints(state)
-    owing = {
-        each.resource_id
-        for each in state.connections.values()
-        if Handshake.OWED in (each.registration, each.disconnect)
-    }
-    assert set(state.connections_owing) == owing
-
-
-def check_agenda(agenda: DueIndex) -> None:
-    """Each key is at its time, no time is empty, and the earliest is the first."""
-    placed = {key: time for time, keys in agenda.by_time.items() for key in keys}
-    assert placed == dict(agenda.times)
-    assert all(agenda.by_time.values())
-    assert agenda.earliest == min(agenda.by_time, default=None)
 
 
 def check_pool(pool: SlotPool) -> None:
-    """An allocation is in one place only, and each index has what it should."""
-    check_agenda(pool.wanted)
-    check_agenda(pool.idle)
+    """An allocation is in one place only."""
     assert not set(pool.requests) & set(pool.slots)
     assert not set(pool.returning) & {*pool.requests, *pool.slots}
-    assert set(pool.idle.times) == {
-        each.allocation_id for each in pool.slots.values() if each.step is SlotStep.AVAILABLE
-    }
     for request in pool.requests.values():
         assert request.step in (SlotStep.WANTED, SlotStep.PENDING)
         assert request.step is SlotStep.PENDING or request.allocation_id in pool.wanted
-    assert set(pool.wanted.times) <= set(pool.requests)
-    of_resource: dict[str, set[str]] = {}
     for slot in pool.slots.values():
         assert (slot.step is SlotStep.AVAILABLE) == (slot.slot is None)
-        of_resource.setdefault(slot.resource_id, set()).add(slot.allocation_id)
-    assert {each: set(slots) for each, slots in pool.of_resource.items()} == of_resource
 
 
 def check_executions(state: JobMasterState) -> None:
-    """One current Execution for each ExecutionVertex, counted; at most one before it, which has ended."""
+    """One current Execution for each ExecutionVertex; at most one before it, which has ended."""
     current = [state.executions[each] for each in state.current.values()]
     assert len(current) == state.topology.subtasks
-    counts = Counter(each.state for each in current)
-    assert state.counts.scheduled == counts[ExecutionState.SCHEDULED]
-    assert state.counts.finished == counts[ExecutionState.FINISHED]
-    assert state.counts.unfinished == sum(counts[each] for each in DEPLOYED)
-    assert state.counts.running == counts[ExecutionState.RUNNING]
     prior = {each.prior for each in current}
     for attempt, execution in state.executions.items():
         assert state.current[execution.vertex] == attempt or attempt in prior
@@ -161,20 +130,15 @@ def check_submissions(state: JobMasterState) -> None:
     """Whatever is ready has a slot, or is submitted for nothing; whatever has a slot and is scheduled is ready."""
     submissions = state.submissions
     assert set(submissions.cancellations) <= set(state.executions)
-    left: Counter[tuple[str, str, int]] = Counter()
     for attempt in submissions.ready.times:
         execution = state.executions[attempt]
         tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
         if execution.state is ExecutionState.SCHEDULED:
             assert tree is not None
             assert tree.resolved
-            resource_id = state.slots.slots[tree.allocation_id].resource_id
         else:
             assert execution.state is ExecutionState.FAILED
             assert execution.resource_id is not None
-            resource_id = execution.resource_id
-        left[(execution.vertex_id, resource_id, submissions.ready.value(attempt))] += 1
-    assert {key: each.left for key, each in submissions.deployments.items()} == left
     if state.waiting_for_all_slots or state.checkpoints.restoring is not None:
         assert not submissions.ready
     elif state.status in ACTIVE:

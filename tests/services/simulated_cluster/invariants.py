@@ -26,14 +26,14 @@ from ..async_simulator import AsyncSimulator, find_owed_events, lines
 from ..job_master.invariants import check_job_master
 from .checkpoint_invariants import CheckpointHistory, check_checkpoints
 from .cluster import new_replica
-from .index_invariants import check_resource_manager, check_task_executor
+from .index_invariants import check_dispatcher, check_resource_manager, check_task_executor
 
 LIVE = (ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING)
 INDEXES: dict[type[Any], Callable[[Any], None]] = {
     TaskExecutorState: check_task_executor,
     JobMasterState: check_job_master,
     ResourceManagerState: check_resource_manager,
-    DispatcherState: lambda _: None,
+    DispatcherState: check_dispatcher,
 }
 
 

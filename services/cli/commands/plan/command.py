@@ -1,4 +1,4 @@
-"""`tailrace plan`: builds a program in a process of its own, and draws its graphs or prints its JSON plan."""
+"""`tailrace plan`: builds a program in a process of its own, and prints its graphs as text, Mermaid, DOT or JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import typer
 from ...args.common_options import (
     Arguments,
     Definitions,
-    Format,
     Home,
     Parallelism,
     PyFiles,
@@ -29,12 +28,21 @@ if TYPE_CHECKING:
     from .....schemas.types import JobGraph
     from .diagram import Diagram
 
-_NARROWEST = 40
+_MIN_WIDTH = 40
 _JOB = "job"
 
 
+class PlanFormat(StrEnum):
+    """How graphs are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
 class Graph(StrEnum):
-    """Which graphs are drawn."""
+    """Which graphs are printed."""
 
     STREAM = "stream"
     JOB = "job"
@@ -49,15 +57,14 @@ def plan(
     arguments: Arguments = None,
     parallelism: Parallelism = None,
     graph: Annotated[Graph, typer.Option("--graph", help="Which graphs.")] = Graph.ALL,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw into an SVG file instead of the terminal.")
-    ] = None,
     output: Annotated[
-        Format,
+        PlanFormat,
         typer.Option(
-            "--output", "-o", help="For people, or the JSON plan that Flink's plan visualizer reads."
+            "--output",
+            "-o",
+            help="Text for people, a Mermaid flowchart, Graphviz's DOT, or the JSON plan of Flink's plan visualizer.",
         ),
-    ] = Format.TEXT,
+    ] = PlanFormat.TEXT,
     py_files: PyFiles = None,
     home: Home = None,
     definitions: Definitions = None,
@@ -66,20 +73,27 @@ def plan(
 
     The program runs up to its first `execute`, in a process of its own. Everything behind PROGRAM belongs to it.
     """
-    if output is Format.JSON and graph not in (Graph.ALL, Graph.STREAM):
+    if output is PlanFormat.JSON and graph not in (Graph.ALL, Graph.STREAM):
         raise CommandFailure(
             ExitCode.USAGE, f"-o json prints the StreamGraph: leave --graph {graph.value} out"
         )
     options = job_options(configuration(home, None, None, definitions))
     stream_graph, job_graph = _build(program, arguments or [], parallelism, options, py_files or [])
-    if svg is not None:
-        _write_svg(svg, _diagrams(graph, stream_graph, job_graph), job_graph.name)
-    if output is Format.JSON:
-        from .flink_json import json_plan
+    match output:
+        case PlanFormat.JSON:
+            from .flink_json import json_plan
 
-        print_result(json_plan(stream_graph))
-    elif svg is None:
-        _draw(_diagrams(graph, stream_graph, job_graph))
+            print_result(json_plan(stream_graph))
+        case PlanFormat.MERMAID:
+            from .mermaid import to_mermaid
+
+            print_result(to_mermaid(_diagrams(graph, stream_graph, job_graph)))
+        case PlanFormat.DOT:
+            from .dot import to_dot
+
+            print_result(to_dot(_diagrams(graph, stream_graph, job_graph), job_graph.name))
+        case PlanFormat.TEXT:
+            _print_text(_diagrams(graph, stream_graph, job_graph))
     return ExitCode.OK
 
 
@@ -114,25 +128,18 @@ def _diagrams(graph: Graph, stream_graph: StreamGraph, job_graph: JobGraph) -> l
         Graph.JOB: lambda: job_diagram(stream_graph, job_graph),
         Graph.EXECUTION: lambda: execution_diagram(ExecutionGraph.attach(_JOB, job_graph)),
     }
-    return [draw() for which, draw in drawings.items() if graph in (which, Graph.ALL)]
+    return [create() for which, create in drawings.items() if graph in (which, Graph.ALL)]
 
 
-def _draw(diagrams: Sequence[Diagram]) -> None:
+def _print_text(diagrams: Sequence[Diagram]) -> None:
     from rich.console import Console
 
-    from .terminal import draw
+    from .text import to_text
 
     console = Console(highlight=False)
-    width = max(console.width, _NARROWEST)
+    width = max(console.width, _MIN_WIDTH)
     for i, diagram in enumerate(diagrams):
         if i:
             console.print()
-        for line in draw(diagram, width):
+        for line in to_text(diagram, width):
             console.print(line, soft_wrap=True)
-
-
-def _write_svg(path: Path, diagrams: Sequence[Diagram], name: str) -> None:
-    from ...render.svg_file import write_svg
-    from .svg import to_svg
-
-    write_svg(path, to_svg(diagrams, name))

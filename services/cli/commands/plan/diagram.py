@@ -1,4 +1,4 @@
-"""What is drawn of a plan, whoever draws it: boxes with rows, and arrows with labels, for each of the three graphs."""
+"""A graph as boxes and arrows, for all output formats: the StreamGraph, the JobGraph or the ExecutionGraph."""
 
 from __future__ import annotations
 
@@ -18,30 +18,20 @@ from .....pipelines.graph.stream_graph import (
 )
 from .....schemas.types import JobEdge, JobGraph, JobVertex
 
-MOST_ROWS = 6
-"""As many subtasks are drawn one by one; of more, the first few and the last."""
+MAX_ROWS = 6
+"""As many subtasks are listed one by one; of more, the first few and the last."""
 _SHORT = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A line of a box. `index`: which subtask or partition it is; None for what arrows do not reach."""
-
-    text: str
-    index: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Box:
-    """A node of a graph."""
+    """A node of a graph. `name`: how edges call it; `badge`: its parallelism; `rows`: its operators or subtasks."""
 
     title: str
     name: str
-    """What arrows call it."""
     badge: str
-    """How many there are of it."""
     facts: tuple[str, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +44,6 @@ class Arrow:
     notes: tuple[str, ...] = ()
     chained: bool = False
     """Whether the two run in one task."""
-    partitions: tuple[Row, ...] = ()
-    """Of an IntermediateResult."""
-    links: tuple[tuple[int, int], ...] = ()
-    """(sending subtask, partition), where all are few enough to be drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +142,7 @@ def job_diagram(stream: StreamGraph, graph: JobGraph) -> Diagram:
                     f"{vertex.vertex_id[:_SHORT]}",
                     *_group_facts(vertex.slot_sharing_group, vertex.co_location_group),
                 ),
-                tuple(map(Row, _tree(vertex))) if len(vertex.operators) > 1 else (),
+                tuple(_tree(vertex)) if len(vertex.operators) > 1 else (),
             )
             for vertex in graph.vertices
         ),
@@ -242,8 +228,6 @@ def execution_diagram(graph: ExecutionGraph) -> Diagram:
                 index[result.edge.target_vertex_id],
                 f"{result.edge.partitioner}, {'pointwise' if result.is_pointwise else 'all to all'}",
                 tuple(_result_notes(result)),
-                partitions=_rows(result.consumer_parallelism, "partition {}".format),
-                links=tuple(_links(result)),
             )
             for result in graph.results.values()
         ),
@@ -269,17 +253,10 @@ def _result_notes(result: IntermediateResult) -> Iterator[str]:
     yield f"each from {_count(most, 'subtask')}" if least == most else f"each from {least} to {most} subtasks"
 
 
-def _links(result: IntermediateResult) -> Iterator[tuple[int, int]]:
-    if max(result.producer_parallelism, result.consumer_parallelism) <= MOST_ROWS:
-        for partition in range(result.consumer_parallelism):
-            yield from ((producer, partition) for producer in result.producers_for(partition))
-
-
-def _rows(count: int, text: Callable[[int], str]) -> tuple[Row, ...]:
-    if count <= MOST_ROWS:
-        return tuple(Row(text(i), i) for i in range(count))
-    first = [Row(text(i), i) for i in range(MOST_ROWS - 2)]
-    return (*first, Row("..."), Row(text(count - 1), count - 1))
+def _rows(count: int, text: Callable[[int], str]) -> tuple[str, ...]:
+    if count <= MAX_ROWS:
+        return tuple(map(text, range(count)))
+    return (*map(text, range(MAX_ROWS - 2)), "...", text(count - 1))
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:

@@ -172,6 +172,6 @@ def test_columns_stay_columns(assigner: Any, record_type: Any) -> None:
     columns = [pa.array([3, 4]), pa.array(["/", "/cart"])]
     watermarks.process(Batch.from_columns(pa.array([0, 0]), columns, RecordType.of(record_type)))
     (batch,) = output.of("records")
-    assert batch.columnar
+    assert batch.is_columnar
     assert batch == Batch([3, 4], [(3, "/"), (4, "/cart")])
     assert output.of("watermark") == [3]

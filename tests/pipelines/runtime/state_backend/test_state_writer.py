@@ -213,7 +213,10 @@ def test_however_slow_storage_is_little_waits_for_it_and_no_cut_is_wrong(
     if data.draw(st.booleans()):
         task.writer.continue_from({})
     most, cuts = 2_000, []
-    with patch.object(state_writer, "MOST_UNWRITTEN", most), patch.object(state_writer, "_AT_ONCE", 100):
+    with (
+        patch.object(state_writer, "MAX_UNWRITTEN_BYTES", most),
+        patch.object(state_writer, "_APPEND_BYTES", 100),
+    ):
         for number in range(1, data.draw(st.integers(1, 12)) + 1):
             for key in data.draw(st.lists(st.integers(0, 20), max_size=20)):
                 task.operator.timer_table("timers").register(f"key {key} {'x' * 50}", number)

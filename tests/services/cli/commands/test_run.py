@@ -116,7 +116,7 @@ class Recorder:
         self.configuration = configuration
         self.graphs: list[JobGraph] = []
 
-    def conversation(self) -> Recorder:
+    def subscribe(self) -> Recorder:
         return self
 
     def close(self) -> None: ...

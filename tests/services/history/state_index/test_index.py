@@ -336,13 +336,13 @@ ALONE = """
 import os, resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from tests.services.snapshots.simulated_logs import log_of
-from tailrace.services.history.state_index.index import HistoryIndex
-from tailrace.services.history.log_position import OutsideLog, Position
+from tests.services.snapshots.simulated_logs import create_log
+from tailrace.services.history.state_index.index import StateIndex
+from tailrace.services.history.log_position import LogPosition, PositionOutOfRange
 from tailrace.services.history.time_travel import fold_to, state_hash
-log = log_of(int(sys.argv[2]))
+log = create_log(int(sys.argv[2]))
 exec(sys.argv[4])
-print(state_hash(fold_to(log, index=HistoryIndex(log, "c", directory=Path(sys.argv[3]), interval=25))))
+print(state_hash(fold_to(log, index=StateIndex(log, "c", directory=Path(sys.argv[3]), interval=25))))
 """
 
 
@@ -370,7 +370,7 @@ def test_a_full_disk_does_no_harm(tmp_path: Path) -> None:
 
 LOCKED = """
 directory = Path(sys.argv[3])
-index = HistoryIndex(log, "c", directory=directory, interval=25)
+index = StateIndex(log, "c", directory=directory, interval=25)
 fold_to(log, index=index)
 index.close()
 index.path.chmod(0o444)

@@ -1,0 +1,1 @@
+"""Reference pages in docs/ that are generated from the code."""

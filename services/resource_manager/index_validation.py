@@ -1,0 +1,92 @@
+"""The ResourceManager's indexes, recomputed from its slots, slot requests and workers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ..core.index_validation import compare
+from ..core.resource_profile import ProfileKey
+from .registered_slots import RegisteredSlots
+from .slot_requests import SlotRequests
+from .state import ResourceManagerState
+from .task_manager_slot import SlotState
+from .worker_pool import WorkerPool, WorkerState
+
+_REGISTERED = (WorkerState.REGISTERED, WorkerState.RELEASING, WorkerState.LOST)
+
+
+def index_errors(state: ResourceManagerState) -> Iterator[str]:
+    """A line for each index that differs."""
+    yield from _slots(state.slot_manager.slots)
+    yield from _requests(state.slot_manager.requests)
+    yield from _workers(state.pool)
+    registered = {worker.resource_id for worker in state.pool.workers.values() if worker.state in _REGISTERED}
+    yield from compare("workers", set(state.workers), registered)
+    for name, index in (
+        ("slots", state.slot_manager.slots.workers),
+        ("unanswered_workers", state.unanswered_workers),
+        ("dismissals", state.dismissals),
+    ):
+        yield from compare(f"{name} of unknown workers", set(index) - set(state.workers), set())
+
+
+def _slots(slots: RegisteredSlots) -> Iterator[str]:
+    free: dict[ProfileKey, Counter[str]] = {}
+    profiles: Counter[ProfileKey] = Counter()
+    idle = set()
+    for resource_id, worker in slots.workers.items():
+        numbers = sorted(number for number, slot in worker.slots.items() if slot.state is SlotState.FREE)
+        yield from compare(f"free slots of {resource_id}", list(worker.free), numbers)
+        profiles.update(slot.key for slot in worker.slots.values())
+        if worker.releasable and worker.idle:
+            idle.add(resource_id)
+        for number in () if worker.withdrawn else numbers:
+            free.setdefault(worker.slots[number].key, Counter())[resource_id] += 1
+    yield from compare("free", {key: dict(counts) for key, counts in slots.free.items()}, free)
+    counts = {key: profile.count for key, profile in slots.profiles.items()}
+    yield from compare("profiles", counts, dict(profiles))
+    yield from compare("count", slots.count, sum(len(worker.slots) for worker in slots.workers.values()))
+    yield from compare(
+        "free_count", slots.free_count, sum(len(worker.free) for worker in slots.workers.values())
+    )
+    yield from compare("idle", set(slots.idle), idle)
+
+
+def _requests(requests: SlotRequests) -> Iterator[str]:
+    known = requests.known.values()
+    unfulfilled = {request.allocation_id for request in known if not request.fulfilled}
+    yield from compare("open", set(requests.open), unfulfilled)
+    waiting = {
+        key: {request.allocation_id for request in known if request.slot is None and request.key == key}
+        for key in {request.key for request in known if request.slot is None}
+    }
+    yield from compare("waiting", {key: set(queue) for key, queue in requests.waiting.items()}, waiting)
+    yield from compare("jobs", set(requests.jobs), {request.job_id for request in known})
+    for job_id, job in requests.jobs.items():
+        of_job = [request for request in known if request.job_id == job_id]
+        without_slot = sum(request.slot is None for request in of_job)
+        yield from compare(f"wanted of job {job_id}", job.wanted, len(of_job))
+        yield from compare(f"waiting of job {job_id}", job.waiting, without_slot)
+        open_requests = {request.allocation_id for request in of_job if not request.fulfilled}
+        yield from compare(f"open of job {job_id}", set(job.open), open_requests)
+        is_short = bool(without_slot and requests.limit is not None and len(of_job) > requests.limit)
+        yield from compare(f"short of job {job_id}", job_id in requests.short, is_short)
+
+
+def _workers(pool: WorkerPool) -> Iterator[str]:
+    by_state: dict[WorkerState, set[str]] = {state: set() for state in WorkerState}
+    for worker in pool.workers.values():
+        by_state[worker.state].add(worker.resource_id)
+    exited = {resource_id for resource_id in by_state[WorkerState.LOST] if pool.workers[resource_id].exited}
+    unregistered = by_state[WorkerState.REQUESTED] | by_state[WorkerState.STARTED]
+    for name, index, recomputed in (
+        ("requested", pool.requested, by_state[WorkerState.REQUESTED]),
+        ("unregistered", pool.unregistered, unregistered),
+        ("releasing", pool.releasing, by_state[WorkerState.RELEASING]),
+        ("stopping", pool.stopping, by_state[WorkerState.STOPPING]),
+        ("exited", pool.exited, exited),
+        ("lost", pool.lost, by_state[WorkerState.LOST] - exited),
+    ):
+        yield from compare(f"{name} workers", set(index), recomputed)
+    yield from compare("expected", pool.expected, sum(worker.expected for worker in pool.workers.values()))
