@@ -1,9 +1,8 @@
-"""The BlobCache of a TaskExecutor: a local copy of each blob that it needs (Flink's BlobCache).
+"""The BlobCache of a TaskExecutor: local copies of the blobs that it needs (Flink's PermanentBlobCache).
 
-A blob is looked up in the nearest place first: the local cache, the cluster's store, the BlobServer of the leader.
-Content from every source is checked against the key's digest, also content of the local cache, so a damaged file is
-fetched again. The server may be dead and its successor not known yet: the cache retries, and resolves the leader's
-address each time.
+It looks for a blob locally, then in the cluster's store, then at the leader's BlobServer. Content is always verified
+against the key's digest, local files included, so a damaged file is fetched again. The server may be dead and its
+successor unknown: the cache retries, with the server's current address each time.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ _MAX_PAUSE_S = 5.0
 
 
 class BlobService(Protocol):
-    """Where blobs are had as files: the depot of a BlobServer, or a BlobCache."""
+    """Provides blobs as files: the store of a BlobServer, or a BlobCache."""
 
     def file(self, key: BlobKey) -> Path:
-        """A file with the blob's content, not to be changed. Raises BlobError."""
+        """Returns a file with the blob's content; do not change it. Raises BlobError."""
         ...
 
 
 class BlobCache:
-    """Blobs below a directory, which outlives the process. For any number of threads."""
+    """Blobs below a directory that outlives the process. Thread-safe."""
 
     def __init__(
         self,
@@ -58,10 +57,10 @@ class BlobCache:
     ) -> None:
         """Raises OSError for the directory.
 
-        `server` tells where the leader's BlobServer is now, host:port; None while nobody leads, or it has none.
+        `server` returns host:port of the leader's BlobServer; None without a leader or a BlobServer.
 
-        `size_limit`: bytes of all blobs; beyond that, those go that were not wanted for the longest time, but none that
-        is pinned. `first_pause`: seconds before a second try, doubled before each that follows.
+        `size_limit`: bytes of all blobs; above it the least recently used blobs that are not pinned are deleted.
+        `first_pause`: seconds before the first retry, doubled for each further one.
         """
         self._files: Final = BlobFiles(directory, durable=False)
         self._server = server
@@ -78,7 +77,7 @@ class BlobCache:
         self._closed = threading.Event()
 
     def file(self, key: BlobKey) -> Path:
-        """A file with the blob's content, not to be changed. Raises BlobNotFound, BlobUnavailable."""
+        """Returns a file with the blob's content; do not change it. Raises BlobNotFound, BlobUnavailable."""
         with self._flights.lock(key):
             try:
                 found = self._files.find(key)
@@ -92,27 +91,27 @@ class BlobCache:
         return path
 
     def pin(self, keys: Iterable[BlobKey]) -> None:
-        """These stay here, once they are here, until they are unpinned as often."""
+        """Keeps these blobs in the cache until they are unpinned as often."""
         with self._lock:
             self._pins.update(keys)
 
     def unpin(self, keys: Iterable[BlobKey]) -> None:
-        """The reverse."""
+        """Reverses `pin`."""
         with self._lock:
             self._pins.subtract(keys)
             self._pins += Counter()
 
     def delete_job(self, job_id: str) -> None:
-        """Deletes the copies of all that a job owns."""
+        """Deletes the local blobs of a job."""
         with suppress(OSError):
             self._files.delete_job(job_id)
 
     def jobs(self) -> dict[str, float]:
-        """Jobs that own copies -> when one of those was last wanted, in seconds since the epoch."""
+        """Returns job -> time of the last use of its local blobs, in seconds since the epoch."""
         return self._files.jobs()
 
     def close(self) -> None:
-        """Whoever waits for a server waits no more."""
+        """Stops waiting for servers."""
         self._closed.set()
 
     def _fetch(self, key: BlobKey) -> Path:
@@ -129,13 +128,15 @@ class BlobCache:
                 except OSError as error:
                     raise BlobUnavailable(f"{key} can't be written here: {error}") from error
             if len(failures) == 1 and isinstance(failures[0], BlobNotFound):
-                # The store could be asked, and does not have it either.
+                # The store answered, and does not have it either.
                 raise failures[0]
-            reason = "; ".join(str(each) for each in failures) or "no jobmanager has told of a BlobServer"
+            reason = (
+                "; ".join(str(failure) for failure in failures) or "no jobmanager has announced a BlobServer"
+            )
             if not left or self._closed.is_set():
                 break
             _log.warning("a blob can't be fetched; tries again", blob=str(key), tries_left=left, error=reason)
-            # Not all of a job's TaskExecutors at the same moment.
+            # Random: the TaskExecutors of a job should not all retry at the same moment.
             self._closed.wait(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _MAX_PAUSE_S)
         raise BlobUnavailable(f"{key} can't be fetched, after {self._retries + 1} tries: {reason}")
@@ -155,17 +156,17 @@ class BlobCache:
             return _publish(incoming, key, address)
 
     def _make_room(self) -> None:
-        entries = sorted(self._files.entries(), key=lambda each: each.stat.st_mtime_ns)
-        excess = sum(each.stat.st_size for each in entries) - self._size_limit
-        for each in entries[:-1]:
+        entries = sorted(self._files.entries(), key=lambda entry: entry.stat.st_mtime_ns)
+        excess = sum(entry.stat.st_size for entry in entries) - self._size_limit
+        for entry in entries[:-1]:
             if excess <= 0:
                 return
             with self._lock:
-                if self._pins[each.key] > 0:
+                if self._pins[entry.key] > 0:
                     continue
             with suppress(OSError):
-                self._files.delete(each.key)
-                excess -= each.stat.st_size
+                self._files.delete(entry.key)
+                excess -= entry.stat.st_size
 
 
 def _publish(incoming: Incoming, key: BlobKey, address: str) -> Path:

@@ -1,4 +1,4 @@
-"""A connection to a BlobServer."""
+"""A client connection to a BlobServer."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 class BlobClient:
-    """For one thread; after an error other than BlobNotFound it is of no more use.
+    """Not thread-safe; unusable after any error other than BlobNotFound.
 
-    All methods raise BlobUnavailable where the server can't be reached, or could not do it; BlobRefused where it won't.
+    All methods raise BlobUnavailable if the server is unreachable or fails; BlobRefused if it refuses.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class BlobClient:
         pace: Timeouts | None = None,
         secret: SharedSecret | None = None,
     ) -> None:
-        """Connects to `address`, host:port; with a `secret`, to a server that knows it, and to no other."""
+        """Connects to `address`, host:port. With a `secret` the server must prove that it knows the secret."""
         self.address: Final = address
         host, _, port = address.rpartition(":")
         try:
@@ -43,7 +43,7 @@ class BlobClient:
             raise BlobUnavailable(f"the BlobServer at {address} can't be reached: {error}") from error
         if secret is not None:
             try:
-                self._translate_errors("prove who it is", lambda: self._identify(secret))
+                self._translate_errors("authenticate", lambda: self._identify(secret))
             except BaseException:
                 self._channel.close()
                 raise
@@ -54,17 +54,17 @@ class BlobClient:
         answer = self._request(Proof(nonce, secret.proof(Side.CLIENT, challenge, nonce)), Status.OK)
         if not secret.is_valid_proof(answer.proof, Side.SERVER, challenge, nonce):
             raise BlobRefused(
-                f"who listens at {self.address} does not know the secret of this cluster's BlobServers"
+                f"the server at {self.address} does not know the secret of this cluster's BlobServers"
             )
 
     def put(self, content: bytes, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
-        """Has the server keep some bytes; their key."""
+        """Uploads bytes; returns their key."""
         key = BlobKey(compute_digest(content), job_id, transient)
         self._put(key, len(content), lambda: self._channel.send_bytes(content))
         return key
 
     def put_file(self, path: Path, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
-        """Has the server keep a file's content; its key. Raises OSError where the file can't be read."""
+        """Uploads a file; returns its key. Raises OSError if the file cannot be read."""
         digest, size = compute_file_digest(str(path))
         key = BlobKey(digest, job_id, transient)
         with path.open("rb") as file:
@@ -72,9 +72,9 @@ class BlobClient:
         return key
 
     def get(self, key: BlobKey, take: Callable[[memoryview], object]) -> int:
-        """Hands over the pieces of a blob, each valid until the next; their size together.
+        """Passes the chunks of a blob to `take`, each valid until the next; returns their total size.
 
-        The content is not checked here. Raises BlobNotFound.
+        Does not verify the content. Raises BlobNotFound.
         """
 
         def run() -> int:
@@ -88,7 +88,8 @@ class BlobClient:
         return self._translate_errors(f"get {key}", run)
 
     def get_bytes(self, key: BlobKey) -> bytes:
-        """A blob's content, checked. Raises BlobNotFound, and BlobRefused where it is not what the key says."""
+        """Returns a blob's verified content. Raises BlobNotFound, and BlobRefused if the content does not match the
+        key."""
         found = io.BytesIO()
         self.get(key, found.write)
         content = found.getvalue()
@@ -97,11 +98,11 @@ class BlobClient:
         return content
 
     def delete(self, key: BlobKey) -> None:
-        """Deletes a transient blob, if it is there. Raises BlobRefused for a permanent one."""
+        """Deletes a transient blob if it exists. Raises BlobRefused for a permanent one."""
         self._translate_errors(f"delete {key}", lambda: self._request(Delete(str(key)), Status.OK))
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._channel.close()
 
     def __enter__(self) -> Self:
@@ -116,7 +117,7 @@ class BlobClient:
         def run() -> None:
             if self._request(Put(str(key), size), Status.SEND, Status.OK).status is Status.OK:
                 return
-            # Where it has ended the connection before it had all, it said why.
+            # A server that closed the connection early sent the reason first.
             with suppress(ConnectionError):
                 send()
             self._receive_answer(Status.OK)

@@ -1,4 +1,4 @@
-"""One connection to a BlobServer: its requests, one after another."""
+"""One connection of a BlobServer; it processes requests one after another."""
 
 from __future__ import annotations
 
@@ -34,23 +34,24 @@ _NO_SECRET_REASON: Final = (
     f"this BlobServer knows no secret: set {BLOB_SECRET_FILE.key} for its jobmanager, or not here"
 )
 _UNKNOWN: Final = (
-    f"this BlobServer serves who knows its secret: set {BLOB_SECRET_FILE.key}, the same as its jobmanager's"
+    f"this BlobServer serves only clients that know its secret: set {BLOB_SECRET_FILE.key}, the same as "
+    "its jobmanager's"
 )
 
 
 class BlobServerConnection:
-    """For one thread, but for `idle_since` and `close`."""
+    """Not thread-safe, except `idle_since` and `close`."""
 
     def __init__(self, channel: Channel, depot: TieredBlobStore, secret: SharedSecret | None = None) -> None:
-        """Serves who knows the `secret`; None: everybody."""
+        """Serves clients that know the `secret`; None: all clients."""
         self._secret = secret
         self._channel = channel
         self._depot = depot
         self.idle_since: float | None = time.monotonic()
-        """Since when it waits for a request, by the monotonic clock; None while one is answered."""
+        """The monotonic time since which it waits for a request; None while it processes one."""
 
     def run(self, patience: float) -> None:
-        """Answers until the other side ends the connection, breaks the protocol, or asks nothing for `patience` s."""
+        """Serves until the client disconnects, violates the protocol, or is idle for `patience` seconds."""
         try:
             if self._secret is not None:
                 self._identify(self._secret, patience)
@@ -59,22 +60,22 @@ class BlobServerConnection:
                 self._answer(data)
                 self.idle_since = time.monotonic()
         except BlobError as error:
-            # How far the other side was with what it sent is not known: nothing can follow.
+            # The position in the client's stream is unknown: nothing can follow.
             self._refuse(error)
         except OSError:
-            # It is gone, or too slow; what it began has left nothing.
+            # The client is gone or too slow; its unfinished upload leaves nothing.
             pass
         finally:
             self.close()
 
     def close(self) -> None:
-        """Ends it; from any thread."""
+        """Closes the connection. Thread-safe."""
         self._channel.close()
 
     def _identify(self, secret: SharedSecret, patience: float) -> None:
         hello = self._channel.receive(patience)
         if hello is None:
-            raise Disconnected("nobody has asked for anything")
+            raise Disconnected("the client sent no request")
         if not isinstance(decode_introduction(hello), Hello):
             raise BlobRefused(_UNKNOWN)
         challenge = random_nonce()
@@ -155,7 +156,7 @@ class BlobServerConnection:
     def _delete(self, key: BlobKey) -> None:
         try:
             if not key.transient:
-                raise BlobRefused(f"{key} is permanent: it goes when its job has ended")
+                raise BlobRefused(f"{key} is permanent: it is deleted when its job has ended")
             self._depot.delete(key)
         except BlobError as error:
             self._channel.send(_error_answer(error))

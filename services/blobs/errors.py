@@ -1,19 +1,19 @@
-"""What can be wrong with a blob: each error is one line that names it."""
+"""Errors of blobs: each is one line that names the blob."""
 
 from __future__ import annotations
 
 
 class BlobError(Exception):
-    """Of them all."""
+    """The base class."""
 
 
 class BlobNotFound(BlobError):
-    """Whoever was asked has no such blob."""
+    """The server or store has no such blob."""
 
 
 class BlobRefused(BlobError):
-    """The blob, or what was asked for, can't be: it is too large, its bytes are others, the request makes no sense."""
+    """The blob or the request is invalid: too large, wrong content, or a malformed request."""
 
 
 class BlobUnavailable(BlobError):
-    """A server or storage can't be reached, or could not do what it was asked for: another time it may."""
+    """A server or storage is unreachable or failed; a retry may succeed."""

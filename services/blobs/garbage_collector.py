@@ -1,9 +1,11 @@
-"""The BlobServer of a jobmanager, as configured, and the deletion of blobs that no job needs any more.
+"""Creates the BlobServer of a jobmanager, and deletes blobs that no job needs.
 
-Level-triggered: every jobmanager, leader or standby, periodically compares what is on disk and in the store with the
-states of the jobs in the log. So nothing has to be remembered, and one process removes what a killed one left. A job
-that has ended never starts again, so a process that lags behind the log keeps too much and deletes nothing that is
-needed. Blobs of a job that the log does not know may belong to a submission in progress: they are kept for a while.
+It is level-triggered: every jobmanager, leader or standby, periodically compares the blobs on disk and in the store
+with
+the jobs in the log. Nothing has to be remembered, and one jobmanager deletes what a killed one has left. A terminated
+job
+never restarts, so a jobmanager that is behind in the log keeps too much, and never deletes a needed blob. A job that is
+unknown in the log may be in submission: its blobs are kept for a while.
 """
 
 from __future__ import annotations
@@ -37,39 +39,39 @@ from .store import BlobStore, FileSystemBlobStore, VoidBlobStore
 _log = logger(__name__)
 _CHECK_INTERVAL_S = 1.0
 _STORE_CHECK_INTERVAL_S = 30.0
-"""Storage may be far away, and each look may cost money."""
+"""Storage may be remote, and each listing may cost money."""
 
 
 class JobPhase(StrEnum):
-    """What the log says of a job."""
+    """The phase of a job according to the log."""
 
     LIVE = "LIVE"
     OVER = "OVER"
-    """It has ended, and never runs again."""
+    """It has terminated and never runs again."""
     UNKNOWN = "UNKNOWN"
 
 
 JobPhaseFor = Callable[[str], JobPhase]
-"""Job id -> what the log says of it."""
+"""Job id -> its phase according to the log."""
 
 
 def create_store(configuration: Configuration) -> BlobStore:
-    """The cluster's store, below `high-availability.storageDir`; a void one without high availability."""
+    """Returns the cluster's store below `high-availability.storageDir`; a void one without high availability."""
     if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
         return VoidBlobStore()
     return FileSystemBlobStore(f"{configuration.ha_storage}/{configuration.ha_cluster_id}/blob")
 
 
 def blob_directory(configuration: Configuration) -> Path:
-    """Where this machine's processes of the cluster keep blobs."""
+    """Returns the directory where the cluster's processes on this machine keep blobs."""
     directory = configuration.get(BLOB_STORAGE_DIRECTORY)
     base = configuration.home / "blobs" if directory is None else Path(directory)
     return base.absolute() / configuration.cluster_id
 
 
 def create_server(configuration: Configuration) -> BlobServer:
-    """A BlobServer as configured. Raises BlobUnavailable where it can't have its address or directory;
-    ConfigurationError for a file that should hold a secret."""
+    """Creates the configured BlobServer. Raises BlobUnavailable if its address or directory is not available;
+    ConfigurationError for an invalid secret file."""
     host, ports, directory = (
         configuration.get(BLOB_SERVER_HOST),
         configuration.get(BLOB_SERVER_PORT),
@@ -93,36 +95,37 @@ def create_server(configuration: Configuration) -> BlobServer:
 
 
 def find_orphans(store: BlobStore, jobs: Sequence[str], fate_of: JobPhaseFor, before: float) -> list[str]:
-    """Those of some `jobs` with blobs in the store that have ended, or that the log does not know.
+    """Returns those of `jobs` that have terminated or are unknown in the log.
 
-    What was written since `before`, in seconds since the epoch, may be of a job that is being submitted: it is none.
+    An unknown job with blobs written since `before`, in seconds since the epoch, may be in submission and is not
+    included.
     Raises BlobUnavailable.
     """
 
     def unknown_for_long(job_id: str) -> bool:
         return fate_of(job_id) is JobPhase.UNKNOWN and (store.last_written(job_id) or 0.0) < before
 
-    return [each for each in jobs if fate_of(each) is JobPhase.OVER or unknown_for_long(each)]
+    return [job_id for job_id in jobs if fate_of(job_id) is JobPhase.OVER or unknown_for_long(job_id)]
 
 
 class BlobGarbageCollector:
-    """A BlobServer with its clean-up, in a thread of its own from `start` on."""
+    """A BlobServer with garbage collection, in its own thread after `start`."""
 
     def __init__(
         self, server: BlobServer, store: BlobStore, interval: float, fate: Callable[[], JobPhaseFor | None]
     ) -> None:
-        """`interval`: seconds that blobs of unknown jobs, and transient ones, stay. `fate` gives what the log says of
-        jobs now; None: that is not known yet, and nothing is deleted."""
+        """`interval`: seconds for which transient blobs and blobs of unknown jobs are kept. `fate` returns the current
+        job phases; None if they are not known yet, and then nothing is deleted."""
         self.depot: Final = server.depot
         self.endpoints: Final[Mapping[str, str]] = {ENDPOINT: server.address}
-        """As LeaderElected has them."""
+        """In the form of LeaderElected."""
         self._server = server
         self._store = store
         self._interval = interval
         self._fate = fate
         self._look_at = float("-inf")
         self._stored: set[str] = set()
-        """The jobs that owned blobs in the store when it was last looked into."""
+        """The jobs with blobs in the store at its last listing."""
         self._failed: set[str] = set()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -131,26 +134,27 @@ class BlobGarbageCollector:
     def from_configuration(
         cls, configuration: Configuration, fate: Callable[[], JobPhaseFor | None]
     ) -> BlobGarbageCollector:
-        """As configured. Raises BlobUnavailable where the server can't have its address or directory."""
+        """Creates it from the configuration. Raises BlobUnavailable if the server's address or directory is not
+        available."""
         interval = configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6
         return cls(create_server(configuration), create_store(configuration), interval, fate)
 
     def start(self) -> None:
-        """Begins to clean up."""
+        """Starts the garbage collection."""
         self._thread = threads.Thread(target=self._run, name="blob clean-up")
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the server; blobs stay."""
+        """Stops the server; blobs remain."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
-            # A cluster that ends has just ended its last jobs.
+            # A cluster that shuts down has just ended its last jobs.
             self._try_to_clean_up()
         self._server.close()
 
     def clean_up(self) -> None:
-        """Deletes what the log says nobody needs. What can't be deleted is named once, and tried again."""
+        """Deletes blobs that no job needs. Logs each failed deletion once, and retries it."""
         fate_of = self._fate()
         if fate_of is None:
             return
@@ -168,7 +172,7 @@ class BlobGarbageCollector:
             self._delete(job_id)
 
     def _clean_up_store(self) -> None:
-        """For what was put by a jobmanager that is gone with its disk."""
+        """For blobs from a jobmanager that is gone together with its disk."""
         now = time.monotonic()
         if now < self._look_at:
             return

@@ -1,8 +1,8 @@
-"""Decides which parts of a job travel as blobs, and finds the blobs that a job names.
+"""Decides which parts of a job become blobs, and lists the blobs that a job names.
 
-Shipped files and pickled functions become blobs: each large one and, if all of them together are large, the largest of
-the others, because the log contains the job's graph once for each TaskExecutor. A job names only blobs that belong to
-it: the key contains the job id. Masters need a blob's content only to build the graph of a program that was shipped as
+The parts are shipped files and pickled functions. A large part becomes a blob; if all remaining parts together are too
+large, so do the largest of them, because the log contains a job's graph once for each TaskExecutor. A job names only
+blobs of its own: its id is in their keys. Masters read their content only to build the graph of a program in such
 files.
 """
 
@@ -23,31 +23,32 @@ T = TypeVar("T", bound=JobGraph | EntryPoint)
 Put = Callable[[bytes], BlobKey]
 
 _MIN_INLINE_BYTES: Final = 1 << 20
-"""Bytes of all parts together that may stay in the job, however small `blob.offload.minsize` is."""
+"""The bytes of all parts together that may remain in the job, however small `blob.offload.minsize` is."""
 _SMALLEST: Final = 4 << 10
-"""Bytes; what has fewer is no blob, however large all of it is together: a key has its length too."""
+"""In bytes; smaller parts never become blobs: a key has a length too."""
 
 
 def offload(what: T, minsize: int, put: Put) -> T:
-    """The same with its large parts put away as blobs: all of `minsize` bytes, and more if the rest has as many.
+    """Returns the request with its large parts stored as blobs: all of at least `minsize` bytes, and more if the rest
+    is too large.
 
     Raises what `put` raises.
     """
     least = least_size(what, minsize)
     if least is None:
         return what
-    files = tuple(_file(each, least, put) for each in what.python_files)
+    files = tuple(_file(file, least, put) for file in what.python_files)
     if isinstance(what, EntryPoint):
         return replace(what, python_files=files)
     vertices = tuple(
-        replace(vertex, operators=tuple(_operator(each, least, put) for each in vertex.operators))
+        replace(vertex, operators=tuple(_operator(operator, least, put) for operator in vertex.operators))
         for vertex in what.vertices
     )
     return replace(what, python_files=files, vertices=vertices)
 
 
 def least_size(what: JobGraph | EntryPoint, minsize: int) -> int | None:
-    """From how many bytes on a part of it becomes a blob; None: none does."""
+    """Returns the size from which on a part becomes a blob; None: no part does."""
     sizes = sorted(len(part) for part in _parts(what))
     inline = min(MAX_BYTES, max(minsize, _MIN_INLINE_BYTES))
     rest = sum(sizes)
@@ -59,22 +60,22 @@ def least_size(what: JobGraph | EntryPoint, minsize: int) -> int | None:
 
 
 def blob_keys(what: JobGraph | EntryPoint) -> list[str]:
-    """The blobs that it names, as it names them."""
+    """Returns the blob keys in the request, as text."""
     return [*file_keys(what), *([] if isinstance(what, EntryPoint) else _code_keys(what.vertices))]
 
 
 def file_keys(what: JobGraph | EntryPoint) -> list[str]:
-    """Those of the files that it ships."""
-    return [each.blob for each in what.python_files if each.blob is not None]
+    """Returns the blob keys of shipped files."""
+    return [file.blob for file in what.python_files if file.blob is not None]
 
 
 def code_keys(graph: JobGraph, vertex_id: str) -> list[str]:
-    """Those of the functions of one vertex."""
+    """Returns the blob keys of one vertex's functions."""
     return list(_code_keys([vertex for vertex in graph.vertices if vertex.vertex_id == vertex_id]))
 
 
 def with_code(graph: JobGraph, vertex_id: str, blobs: Mapping[str, Path]) -> JobGraph:
-    """The graph with the functions of one vertex in it. `blobs`: key -> the file that has it. Raises OSError."""
+    """Returns the graph with the functions of one vertex inserted. `blobs`: key -> file. Raises OSError."""
 
     def of(operator: OperatorConfig) -> OperatorConfig:
         if operator.code_blob is None:
@@ -82,7 +83,7 @@ def with_code(graph: JobGraph, vertex_id: str, blobs: Mapping[str, Path]) -> Job
         return replace(operator, code=blobs[operator.code_blob].read_bytes(), code_blob=None)
 
     vertices = tuple(
-        replace(vertex, operators=tuple(of(each) for each in vertex.operators))
+        replace(vertex, operators=tuple(of(operator) for operator in vertex.operators))
         if vertex.vertex_id == vertex_id
         else vertex
         for vertex in graph.vertices
@@ -91,7 +92,7 @@ def with_code(graph: JobGraph, vertex_id: str, blobs: Mapping[str, Path]) -> Job
 
 
 def find_fault(what: JobGraph | EntryPoint, job_id: str) -> str | None:
-    """Why a job can't name the blobs that it names, one line; None: it can."""
+    """Returns why a job may not name its blobs, in one line; None if it may."""
     for text in blob_keys(what):
         try:
             parse(text, job_id)
@@ -101,7 +102,7 @@ def find_fault(what: JobGraph | EntryPoint, job_id: str) -> str | None:
 
 
 def parse(text: str, job_id: str) -> BlobKey:
-    """The key of a blob that a job names. Raises BlobRefused for one that is not the job's."""
+    """Parses a blob key of a job. Raises BlobRefused for a key of another job."""
     try:
         key = BlobKey.parse(text)
     except ValueError as error:

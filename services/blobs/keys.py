@@ -1,6 +1,7 @@
-"""Keys of blobs: the job that owns it, and the digest of its content.
+"""Blob keys: the owner and the content's digest.
 
-Content that is fetched under a key is checked against the digest, so its source does not matter, and equal content is
+The digest identifies the content: fetched content is verified against it, whichever server sent it, and equal content
+is
 stored once. The job id is the scope: when the job has ended, all its blobs are deleted.
 """
 
@@ -18,11 +19,11 @@ _CHUNK = 1 << 20
 
 
 class BlobKey(msgspec.Struct, frozen=True, order=True):
-    """`permanent/<job id>/<SHA-256>`, without the job's id for what belongs to no job.
+    """`permanent/<job id>/<SHA-256>`, without the job id for blobs of no job.
 
-    A permanent blob lasts as long as its job, and is kept in the cluster's storage with high availability. A transient
-    one is there once: anybody may delete it, and it goes after some time by itself (Flink's PermanentBlobKey and
-    TransientBlobKey).
+    A permanent blob lives as long as its job, and is in the cluster's storage with high availability. A transient blob
+    exists
+    once: any client may delete it, and it expires (Flink's PermanentBlobKey and TransientBlobKey).
     """
 
     digest: str
@@ -42,7 +43,7 @@ class BlobKey(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> BlobKey:
-        """The key that is written so. Raises ValueError."""
+        """Parses a key. Raises ValueError."""
         kind, *scope, digest = text.split("/")
         if kind not in ("permanent", "transient") or len(scope) > 1:
             raise ValueError(f"{text[:160]!r} is no key of a blob, such as permanent/<job id>/<SHA-256>")
@@ -50,12 +51,12 @@ class BlobKey(msgspec.Struct, frozen=True, order=True):
 
 
 def compute_digest(content: bytes) -> str:
-    """SHA-256 of some bytes, in hexadecimal."""
+    """Returns the SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def compute_file_digest(path: str) -> tuple[str, int]:
-    """SHA-256 of a file's content, in hexadecimal, and its size in bytes. Raises OSError."""
+    """Returns the SHA-256 of a file's content, in hexadecimal, and its size in bytes. Raises OSError."""
     found, size = hashlib.sha256(), 0
     buffer = memoryview(bytearray(_CHUNK))
     with open(path, "rb", buffering=0) as file:

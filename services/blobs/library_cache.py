@@ -1,7 +1,8 @@
 """Counts which tasks of a TaskExecutor need which blobs (Flink's BlobLibraryCacheManager).
 
-A task names its blobs when it is deployed, and is counted until it ends. While a job has a task here its blobs stay.
-After the end of the last task they stay for an interval, since a task that fails often returns.
+A task registers its blobs when it arrives and unregisters when it has ended. While a job has a task here, its blobs
+stay;
+after the last one they stay for another interval, since a failed task often returns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class _Job(msgspec.Struct):
 
 
 class BlobLibraryCacheManager:
-    """For any number of threads. `interval`: seconds; `clock`: seconds since the epoch."""
+    """Thread-safe. `interval`: seconds; `clock`: seconds since the epoch."""
 
     def __init__(self, cache: BlobCache, interval: float, clock: Callable[[], float] = time.time) -> None:
         self._cache = cache
@@ -35,7 +36,7 @@ class BlobLibraryCacheManager:
         self._clock = clock
         self._lock = threading.Lock()
         now = clock()
-        # What an earlier process of this TaskExecutor has left: its job may still have tasks here, which come again.
+        # Blobs of an earlier process of this TaskExecutor: the job's tasks may be submitted here again.
         self._jobs = {job_id: _Job({}, now) for job_id in cache.jobs()}
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -43,9 +44,9 @@ class BlobLibraryCacheManager:
     def register_task(
         self, job_id: str, execution_attempt_id: str, keys: Iterable[BlobKey]
     ) -> Mapping[BlobKey, Path]:
-        """A task has come; where the blobs that it needs lie. A second time only the answer.
+        """Registers a task; returns the files of its blobs. A repeated call only returns the files.
 
-        Raises BlobError, and the task is not registered then.
+        Raises BlobError; the task is not registered then.
         """
         wanted = tuple(sorted(set(keys)))
         with self._lock:
@@ -63,7 +64,7 @@ class BlobLibraryCacheManager:
             raise
 
     def unregister_task(self, job_id: str, execution_attempt_id: str) -> None:
-        """A task has ended; one that is not known has ended before."""
+        """Unregisters a task; unknown tasks are ignored."""
         with self._lock:
             job = self._jobs.get(job_id)
             wanted = None if job is None else job.tasks.pop(execution_attempt_id, None)
@@ -73,13 +74,13 @@ class BlobLibraryCacheManager:
                     job.free_since = self._clock()
 
     def references(self, job_id: str) -> int:
-        """How many tasks of a job are known."""
+        """Returns the number of registered tasks of a job."""
         with self._lock:
             job = self._jobs.get(job_id)
             return 0 if job is None else len(job.tasks)
 
     def clean_up(self) -> None:
-        """Deletes what belongs to jobs that have had no task here for the interval."""
+        """Deletes the blobs of jobs that had no task here for the interval."""
         before = self._clock() - self._interval
         with self._lock:
             free = [
@@ -89,16 +90,16 @@ class BlobLibraryCacheManager:
             ]
             for job_id in free:
                 del self._jobs[job_id]
-                # Under the lock: a task that comes now fetches them again.
+                # Hold the lock: a task that arrives now fetches them again.
                 self._cache.delete_job(job_id)
 
     def start(self) -> None:
-        """Cleans up now and then, in a thread of its own, until it is closed."""
+        """Starts a thread that cleans up periodically until `close`."""
         self._thread = threads.Thread(target=self._run, name="blob clean-up")
         self._thread.start()
 
     def close(self) -> None:
-        """Cleans up no more, and nobody waits for a server any more; what is in the cache stays there."""
+        """Stops the clean-up and waiting fetches; the cached blobs remain."""
         self._closed.set()
         self._cache.close()
         if self._thread is not None:

@@ -1,11 +1,11 @@
-"""Blobs in a local directory: of a BlobServer, of a BlobCache, or of mounted shared storage.
+"""Blobs in a local directory: of a BlobServer, a BlobCache, or mounted storage.
 
-    incoming/temp-...          being written; locked while its writer lives
-    job_<id>/blob_p-<SHA-256>  owned by a job; t- for transient blobs
-    no_job/blob_p-<SHA-256>    owned by no job
+    incoming/temp-...          an unfinished file; locked for as long as its writer lives
+    job_<id>/blob_p-<SHA-256>  a blob of a job; t- for transient ones
+    no_job/blob_p-<SHA-256>    a blob of no job
 
-A file gets its name when it is complete and its digest is right: no reader sees a partial file. A writer that is killed
-leaves only an unlocked temporary file, which the next process deletes. Several processes may share a directory.
+A file gets its final name when it is complete and its digest is verified: readers never see a partial file. A killed
+writer leaves an unlocked temporary file only, which the next process deletes. Several processes may share a directory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PERMANENT, _TRANSIENT = "blob_p-", "blob_t-"
 
 
 class Incoming:
-    """A file that is being written: published under a key or, when its context is left, gone."""
+    """An unfinished file: published under a key, or deleted when its context ends."""
 
     def __init__(self, directory: Path, publish_to: BlobFiles) -> None:
         """Raises OSError."""
@@ -46,7 +46,7 @@ class Incoming:
         self._file: Final = os.fdopen(descriptor, "wb", buffering=0)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Adds to the file. Raises OSError."""
+        """Appends to the file. Raises OSError."""
         rest = memoryview(data)
         self._digest.update(rest)
         self.size += len(rest)
@@ -54,7 +54,7 @@ class Incoming:
             rest = rest[self._file.write(rest) :]
 
     def publish(self, key: BlobKey, size: int | None = None) -> Path:
-        """Gives the file its name, in place of one that has it. Raises BlobRefused for other content, OSError."""
+        """Gives the file its final name and replaces an existing one. Raises BlobRefused for wrong content, OSError."""
         assert self._path is not None
         if size is not None and self.size != size:
             raise BlobRefused(f"{key} has {self.size:,} bytes here, where {size:,} were announced")
@@ -78,10 +78,10 @@ class Incoming:
 
 
 class BlobFiles:
-    """The blobs below a directory. For any number of threads and processes."""
+    """The blobs below a directory. Safe for threads and processes."""
 
     def __init__(self, directory: Path, *, durable: bool) -> None:
-        """`durable`: what is published survives a crash of the machine. Raises OSError."""
+        """`durable`: published blobs survive a crash of the machine. Raises OSError."""
         self.directory: Final = directory
         self._durable = durable
         self._checked: dict[BlobKey, tuple[int, int, int]] = {}
@@ -91,19 +91,20 @@ class BlobFiles:
         self._remove_abandoned()
 
     def incoming(self) -> Incoming:
-        """A new file. Raises OSError."""
+        """Creates an unfinished file. Raises OSError."""
         self._incoming.mkdir(parents=True, exist_ok=True)
         return Incoming(self._incoming, self)
 
     def path(self, key: BlobKey) -> Path:
-        """Where the blob is, or would be."""
+        """Returns the path of the blob, whether it exists or not."""
         name = f"{_TRANSIENT if key.transient else _PERMANENT}{key.digest}"
         return self._scope(key.job_id) / name
 
     def find(self, key: BlobKey) -> Path | None:
-        """The file of a blob whose content was checked; None where there is none. One with other content is removed.
+        """Returns the file of a blob with verified content; None if there is none. A file with wrong content is
+        deleted.
 
-        The content is read once in a process for as long as nobody touches the file. Raises OSError.
+        A process verifies the content once, as long as the file does not change. Raises OSError.
         """
         path = self.path(key)
         try:
@@ -119,7 +120,7 @@ class BlobFiles:
         return None
 
     def touch(self, key: BlobKey) -> bool:
-        """Says that a blob is still wanted: whether it is there."""
+        """Marks a blob as used; returns whether it exists."""
         path = self.path(key)
         try:
             os.utime(path)
@@ -130,7 +131,7 @@ class BlobFiles:
         return True
 
     def move_in(self, file: int, path: Path, key: BlobKey) -> Path:
-        """Gives a checked temporary file its name; for Incoming. Raises OSError."""
+        """Gives a verified temporary file its final name; for Incoming. Raises OSError."""
         if self._durable:
             os.fsync(file)
         target = self.path(key)
@@ -140,7 +141,7 @@ class BlobFiles:
                 os.replace(path, target)
                 break
             except FileNotFoundError:
-                # Somebody has removed the job's directory just now; a file that is gone itself is an error.
+                # The job's directory was just deleted; a missing temporary file is an error.
                 if not path.exists():
                     raise
         if self._durable:
@@ -151,7 +152,7 @@ class BlobFiles:
         return target
 
     def delete(self, key: BlobKey) -> bool:
-        """Whether it was there. Raises OSError."""
+        """Deletes a blob; returns whether it existed. Raises OSError."""
         with self._lock:
             self._checked.pop(key, None)
         try:
@@ -163,32 +164,32 @@ class BlobFiles:
         return True
 
     def delete_job(self, job_id: str) -> None:
-        """Deletes all that a job owns. Raises OSError."""
+        """Deletes all blobs of a job. Raises OSError."""
         with self._lock:
             self._checked = {key: seen for key, seen in self._checked.items() if key.job_id != job_id}
         with suppress(FileNotFoundError):
             shutil.rmtree(self._scope(job_id))
 
     def jobs(self) -> dict[str, float]:
-        """Jobs that own blobs -> when one of those was last written or wanted, in seconds since the epoch."""
+        """Returns job -> time of the last write or use of its blobs, in seconds since the epoch."""
         found = {}
         for directory in self.directory.glob(f"{_JOB}*"):
-            times = [each.stat.st_mtime for each in _entries(directory)]
+            times = [entry.stat.st_mtime for entry in _entries(directory)]
             with suppress(OSError):
                 found[directory.name.removeprefix(_JOB)] = max(times, default=directory.stat().st_mtime)
         return found
 
     def entries(self) -> Iterator[Entry]:
-        """Every blob, in no order; what vanishes meanwhile is passed over."""
+        """Yields all blobs, in no order; files that vanish in between are skipped."""
         for directory in (*self.directory.glob(f"{_JOB}*"), self.directory / _NO_JOB):
             yield from _entries(directory)
 
     def delete_older(self, seconds: float, *, transient: bool) -> None:
-        """Deletes the blobs of a kind, whatever their job, that nobody has wanted for so long. Raises OSError."""
+        """Deletes the blobs of a kind, of any job, that were not used for `seconds`. Raises OSError."""
         before = time.time() - seconds
-        for each in self.entries():
-            if each.key.transient is transient and each.stat.st_mtime < before:
-                self.delete(each.key)
+        for entry in self.entries():
+            if entry.key.transient is transient and entry.stat.st_mtime < before:
+                self.delete(entry.key)
 
     def _scope(self, job_id: str | None) -> Path:
         return self.directory / (_NO_JOB if job_id is None else f"{_JOB}{job_id}")
@@ -198,19 +199,19 @@ class BlobFiles:
             self._checked[key] = seen
 
     def _remove_abandoned(self) -> None:
-        for each in self._incoming.iterdir():
+        for path in self._incoming.iterdir():
             with suppress(OSError):
-                descriptor = os.open(each, os.O_RDWR)
+                descriptor = os.open(path, os.O_RDWR)
                 try:
-                    # One that is locked is still being written, by another process or thread.
+                    # Another process or thread is still writing a locked file.
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    each.unlink()
+                    path.unlink()
                 finally:
                     os.close(descriptor)
 
 
 class Entry:
-    """One blob's file as a listing finds it."""
+    """One blob's file in a listing."""
 
     __slots__ = ("key", "stat")
 
@@ -226,7 +227,7 @@ def _create_locked_file(directory: Path) -> tuple[int, Path]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if path.exists():
             return descriptor, path
-        # A process that started just then took it for abandoned.
+        # A starting process took the file for abandoned and deleted it.
         os.close(descriptor)
 
 
@@ -236,11 +237,11 @@ def _entries(directory: Path) -> Iterator[Entry]:
         files = list(os.scandir(directory))
     except OSError:
         return
-    for each in files:
-        transient = each.name.startswith(_TRANSIENT)
-        if transient or each.name.startswith(_PERMANENT):
+    for file in files:
+        transient = file.name.startswith(_TRANSIENT)
+        if transient or file.name.startswith(_PERMANENT):
             with suppress(OSError, ValueError):
-                yield Entry(BlobKey(each.name[len(_PERMANENT) :], job_id, transient), each.stat())
+                yield Entry(BlobKey(file.name[len(_PERMANENT) :], job_id, transient), file.stat())
 
 
 def _mark(path: Path) -> tuple[int, int, int]:

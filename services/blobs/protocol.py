@@ -1,16 +1,16 @@
-"""The blob protocol: requests and answers over one TCP connection, any number in sequence.
+"""The blob protocol: any number of requests and answers on one TCP connection, one after another.
 
 A frame is a length (4 bytes, big-endian) and that many bytes: a request or an answer in MessagePack, or a chunk of a
-body. A body is a sequence of chunks of up to CHUNK bytes, ended by an empty chunk.
+body. A body is a sequence of chunks of up to CHUNK bytes, ended by an empty one.
 
-    PUT     -> SEND, body -> OK, or at once OK if the blob exists, or an error
+    PUT     -> SEND, body -> OK, or OK at once if the blob exists, or a refusal
     GET     -> OK with the size, body
     DELETE  -> OK
 
 If the server requires it, a client authenticates before its first request (shared_secret_auth.py).
 
-The server answers before a body is sent, so that a refusal costs no transfer. It closes the connection of a client that
-breaks these rules, or is slower than `Timeouts` allows.
+The server answers before a body is sent, so that a refusal costs no transfer. A peer that violates the protocol, or is
+slower than `Timeouts` allow, is disconnected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .errors import BlobRefused
 from .keys import BlobKey
 
 ENDPOINT: Final = "blob"
-"""The BlobServer's name among LeaderElected.endpoints."""
+"""The BlobServer's name in LeaderElected.endpoints."""
 CHUNK: Final = 1 << 20
 MAX_HEADER_BYTES: Final = 8 << 10
 _MAX_REASON_LENGTH: Final = 1_000
@@ -39,30 +39,30 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class Put(msgspec.Struct, frozen=True, tag="PUT"):
-    """Keep a blob of `size` bytes."""
+    """Stores a blob of `size` bytes."""
 
     key: str
     size: int
 
 
 class Get(msgspec.Struct, frozen=True, tag="GET"):
-    """Send a blob."""
+    """Sends a blob."""
 
     key: str
 
 
 class Delete(msgspec.Struct, frozen=True, tag="DELETE"):
-    """Delete a transient blob; one that is not there is deleted."""
+    """Deletes a transient blob; a missing one counts as deleted."""
 
     key: str
 
 
 class Hello(msgspec.Struct, frozen=True, tag="HELLO"):
-    """Somebody wants to prove who it is (identity.py)."""
+    """Starts the authentication (shared_secret_auth.py)."""
 
 
 class Proof(msgspec.Struct, frozen=True, tag="PROOF"):
-    """That it knows the secret."""
+    """Proves knowledge of the secret."""
 
     nonce: bytes
     proof: bytes
@@ -73,7 +73,7 @@ Introduction = Hello | Proof
 
 
 class Status(StrEnum):
-    """What becomes of a request."""
+    """The result of a request."""
 
     OK = "OK"
     SEND = "SEND"
@@ -84,9 +84,9 @@ class Status(StrEnum):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """`size`: the bytes of the body that follows a GET's OK. `reason`: one line for people, where it is not OK.
+    """`size`: the bytes of the body after a GET's OK. `reason`: one line for people if the status is not OK.
 
-    `challenge` comes with PROVE, and `proof` with the OK that follows.
+    `challenge` comes with PROVE, and `proof` with the following OK.
     """
 
     status: Status
@@ -97,16 +97,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """How long one waits for the other side; seconds."""
+    """Timeouts of a connection, in seconds."""
 
     idle: float = 30.0
-    """Without a byte."""
+    """Without any byte."""
     header: float = 10.0
     """From the first byte of a request or answer to its last."""
     answer: float = 300.0
-    """For the first byte of an answer: the server may have to bring a large blob into slow storage before."""
+    """For the first byte of an answer: the server may have to store a large blob in slow storage first."""
     slowest: float = 16_384.0
-    """Bytes per second: a body's least average."""
+    """Bytes per second: the minimum average rate of a body."""
 
 
 _introduction: Final = msgspec.msgpack.Decoder(Introduction)
@@ -115,11 +115,11 @@ _answer: Final = msgspec.msgpack.Decoder(Answer)
 
 
 class Disconnected(OSError):
-    """The other side has ended the connection in the midst of something."""
+    """The peer closed the connection before the end of a message."""
 
 
 def decode_request(data: bytes) -> tuple[Request, BlobKey]:
-    """A request and its key. Raises BlobRefused for anything else."""
+    """Decodes a request and its key. Raises BlobRefused for anything else."""
     try:
         request = _request.decode(data)
         key = BlobKey.parse(request.key)
@@ -131,7 +131,7 @@ def decode_request(data: bytes) -> tuple[Request, BlobKey]:
 
 
 def decode_introduction(data: bytes) -> Introduction | None:
-    """What somebody says who wants to prove who it is; None for anything else."""
+    """Decodes an authentication message; None for anything else."""
     try:
         found: Introduction = _introduction.decode(data)
     except msgspec.DecodeError:
@@ -140,7 +140,7 @@ def decode_introduction(data: bytes) -> Introduction | None:
 
 
 def decode_answer(data: bytes) -> Answer:
-    """An answer. Raises BlobRefused for anything else."""
+    """Decodes an answer. Raises BlobRefused for anything else."""
     try:
         return _answer.decode(data)
     except msgspec.DecodeError as error:
@@ -148,7 +148,8 @@ def decode_answer(data: bytes) -> Answer:
 
 
 class Channel:
-    """Frames on a connected socket, for one thread. All methods raise OSError, also as TimeoutError or Disconnected."""
+    """Frames on a connected socket; not thread-safe. All methods raise OSError, also as TimeoutError or
+    Disconnected."""
 
     def __init__(self, connection: socket.socket, pace: Timeouts) -> None:
         self._socket = connection
@@ -166,9 +167,10 @@ class Channel:
         self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
     def receive(self, patience: float | None = None) -> bytes | None:
-        """The next request or answer, not decoded yet; None where the connection has ended before its first byte.
+        """Returns the next request or answer as bytes; None if the peer closed the connection before its first byte.
 
-        Its first byte may take `patience` seconds (the pace's idle time). Raises BlobRefused for one that is too long.
+        `patience`: seconds to wait for the first byte (default: the idle timeout). Raises BlobRefused if it is too
+        long.
         """
         view = memoryview(self._length)
         self._socket.settimeout(self._pace.idle if patience is None else patience)
@@ -186,7 +188,7 @@ class Channel:
         return bytes(data)
 
     def send_body(self, file: BinaryIO, size: int) -> None:
-        """Sends `size` bytes of a file from its beginning. Raises EOFError where it has fewer."""
+        """Sends the first `size` bytes of a file. Raises EOFError if it has fewer."""
         until = self._until(size)
         sent = 0
         while sent < size:
@@ -198,7 +200,7 @@ class Channel:
         self._socket.sendall(_LENGTH.pack(0))
 
     def send_bytes(self, content: bytes) -> None:
-        """Sends some bytes as a body."""
+        """Sends bytes as a body."""
         until = self._until(len(content))
         rest = memoryview(content)
         while rest:
@@ -209,14 +211,15 @@ class Channel:
         self._socket.sendall(_LENGTH.pack(0))
 
     def receive_answer(self) -> Answer:
-        """The answer to what was asked. Raises BlobRefused for anything else."""
+        """Receives an answer. Raises BlobRefused for anything else."""
         data = self.receive(self._pace.answer)
         if data is None:
             raise Disconnected("the other side has ended the connection")
         return decode_answer(data)
 
     def receive_body(self, size: int, take: Callable[[memoryview], None]) -> None:
-        """Hands over the pieces of a body, each valid until the next. Raises BlobRefused unless it has `size` bytes."""
+        """Passes the chunks of a body to `take`, each valid until the next. Raises BlobRefused unless it has `size`
+        bytes."""
         if self._chunk is None:
             self._chunk = memoryview(bytearray(CHUNK))
         until = self._until(size)
@@ -236,13 +239,13 @@ class Channel:
             raise BlobRefused(f"{received:,} bytes came where {size:,} were announced")
 
     def close(self) -> None:
-        """Ends the connection; also from another thread, whose `receive` then ends."""
+        """Closes the connection. May be called from another thread, whose `receive` then ends."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def send_error_and_close(self) -> None:
-        """Ends the connection after a refusal, so that the other side reads it: what it still sends is passed over."""
+        """Closes the connection after a refusal such that the peer can read it: its remaining data is discarded."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
             until = time.monotonic() + min(1.0, self._pace.idle)

@@ -1,9 +1,9 @@
-"""The BlobServer of a jobmanager: PUT, GET and DELETE over TCP (Flink's BlobServer).
+"""The BlobServer of a jobmanager: PUT, GET and DELETE over TCP.
 
-One thread for each connection, up to a limit. At the limit it closes idle connections first, and otherwise accepts no
-more until one has ended. Clients are authenticated only if the cluster has a secret (shared_secret_auth.py). Which code
-may run is decided by who may submit jobs: a submission names blobs by their digests. It listens on the loopback
-interface unless configured otherwise.
+It runs one thread for each connection, up to a limit. At the limit it closes idle connections, and accepts no new one
+until a connection has ended. Clients are authenticated only if the cluster has a secret (shared_secret_auth.py). The
+server does not decide what may run: submitted jobs name blobs by digest. It listens on the loopback interface by
+default.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _log = logger(__name__)
 _PAUSE_S = 0.2
 _ADDRESS_IN_USE = (errno.EADDRINUSE, errno.EACCES)
 _MIN_IDLE_S = 0.5
-"""A connection that has waited for so long gives way to one that is waiting to be taken."""
+"""The idle time after which a connection is closed in favour of a waiting one."""
 
 
 class ServerLimits(msgspec.Struct, frozen=True):
-    """What one server bears."""
+    """The limits of one server."""
 
     connections: int = 50
-    """Those that are served at once (`blob.fetch.num-concurrent`)."""
+    """Concurrent connections (`blob.fetch.num-concurrent`)."""
     backlog: int = 1000
-    """Those that wait to be taken (`blob.fetch.backlog`)."""
+    """Connections waiting to be accepted (`blob.fetch.backlog`)."""
     largest: int = 1 << 30
     """Bytes of a blob (`blob.size.max`)."""
     pace: Timeouts = Timeouts()
 
 
 class BlobServer:
-    """Listens from its construction on, and serves blobs below a directory, until it is closed.
+    """Serves blobs below a directory, from its construction until `close`.
 
-    Raises OSError where it can't have the address or the directory.
+    Raises OSError if the address or the directory is not available.
     """
 
     def __init__(
@@ -63,12 +63,13 @@ class BlobServer:
         limits: ServerLimits | None = None,
         secret: SharedSecret | None = None,
     ) -> None:
-        """Takes the first of `ports` that is free; 0: any. Serves who knows the `secret`; None: everybody."""
+        """Listens on the first free port of `ports`; 0: any. Serves clients that know the `secret`; None: all
+        clients."""
         self._secret = secret
         self._limits = limits or ServerLimits()
         files = BlobFiles(directory, durable=True)
         self.depot: Final = TieredBlobStore(files, store or VoidBlobStore(), largest=self._limits.largest)
-        """What it serves, for the process that it runs in."""
+        """Its blobs, for use in the same process."""
         self._socket = _listen(host, ports, self._limits.backlog)
         self._socket.settimeout(_PAUSE_S)
         self.address: Final = f"{host}:{self._socket.getsockname()[1]}"
@@ -80,7 +81,7 @@ class BlobServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends all connections; blobs stay on disk."""
+        """Closes all connections; blobs remain on disk."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -108,7 +109,7 @@ class BlobServer:
             except TimeoutError:
                 continue
             except OSError as error:
-                # Such as too many open files: those that are served give theirs back.
+                # For example too many open files: ending connections release theirs.
                 _log.warning("the BlobServer can't take a connection", error=str(error))
                 time.sleep(_PAUSE_S)
                 continue
@@ -138,7 +139,7 @@ class BlobServer:
                 self._changed.notify_all()
 
     def _wait_for_room(self) -> bool:
-        """Whether another connection may be taken; not when the server is closed."""
+        """Waits until another connection may be accepted; returns False if the server is closed."""
         with self._changed:
             while not self._closed and len(self._active) >= self._limits.connections:
                 self._end_idle()
@@ -146,7 +147,11 @@ class BlobServer:
             return not self._closed
 
     def _end_idle(self) -> None:
-        waiting = [(each.idle_since, each) for each in self._active if each.idle_since is not None]
+        waiting = [
+            (connection.idle_since, connection)
+            for connection in self._active
+            if connection.idle_since is not None
+        ]
         if waiting:
             since, connection = min(waiting, key=lambda pair: pair[0])
             if time.monotonic() - since > _MIN_IDLE_S:

@@ -1,13 +1,13 @@
-"""Authentication at a BlobServer with the cluster's shared secret, if it has one (`blob.secret-file`).
+"""Authentication at a BlobServer by the cluster's shared secret, if it has one (`blob.secret-file`).
 
     client -> HELLO
     server -> PROVE, challenge
     client -> PROOF, nonce, HMAC-SHA256(secret, "client", challenge, nonce)
     server -> OK, HMAC-SHA256(secret, "server", challenge, nonce)
 
-Both sides prove that they know the secret, and neither sends it. Challenge and nonce are drawn for each connection, so
-that nothing can be replayed. The client proves first, so that a server gives an unknown client nothing to guess the
-secret by. The rest of the connection is neither encrypted nor signed.
+Both sides prove that they know the secret without sending it. Challenge and nonce are random for each connection, which
+prevents replays. The client proves first, so that an unknown client gets no material to guess the secret from. The
+following messages are neither encrypted nor signed.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from ..configuration import Configuration, ConfigurationError
 from ..configuration.options.blob import BLOB_SECRET_FILE
 
 NONCE: Final = 32
-"""Bytes of a challenge or nonce."""
+"""The bytes of a challenge or nonce."""
 MIN_SECRET_LENGTH: Final = 16
 
 
 class Side(StrEnum):
-    """Who proves: one's proof is of no use to the other."""
+    """The side that proves; a proof of one side is not valid for the other."""
 
     CLIENT = "client"
     SERVER = "server"
 
 
 class SharedSecret:
-    """What all processes of a cluster know, and nobody else. It is not shown."""
+    """The shared secret of a cluster's processes. Its repr hides it."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
 
     @classmethod
     def from_configuration(cls, configuration: Configuration) -> SharedSecret | None:
-        """As configured; None where there is to be none. Raises ConfigurationError for a file that holds none."""
+        """Reads the configured secret; None if none is configured. Raises ConfigurationError for an invalid file."""
         name = configuration.get(BLOB_SECRET_FILE)
         if name is None:
             return None
@@ -57,11 +57,11 @@ class SharedSecret:
         return cls(line)
 
     def proof(self, side: Side, challenge: bytes, nonce: bytes) -> bytes:
-        """What only somebody who knows the secret can say to that challenge."""
+        """Returns the proof for a challenge; it requires the secret."""
         return hmac.digest(self._content, b"%b\0%b%b" % (side.encode(), challenge, nonce), "sha256")
 
     def is_valid_proof(self, proof: bytes, side: Side, challenge: bytes, nonce: bytes) -> bool:
-        """Whether that is it."""
+        """Returns whether the proof is valid."""
         fit = len(challenge) == NONCE and len(nonce) == NONCE
         return hmac.compare_digest(proof, self.proof(side, challenge, nonce)) and fit
 
@@ -70,5 +70,5 @@ class SharedSecret:
 
 
 def random_nonce() -> bytes:
-    """A challenge or nonce."""
+    """Returns a random challenge or nonce."""
     return secrets.token_bytes(NONCE)

@@ -1,4 +1,4 @@
-"""One fetch at a time for each blob: a concurrent caller waits, and then finds the blob."""
+"""One fetch at a time for each blob: concurrent callers wait and then find the fetched file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .keys import BlobKey
 
 
 class SingleFlight:
-    """Locks by key, kept only while somebody holds them or waits for them."""
+    """Locks by key; a lock exists only while a thread holds it or waits for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,8 +1,10 @@
-"""The cluster's shared store of blobs, below `high-availability.storageDir` (Flink's BlobStore).
+"""Shared storage for a cluster's blobs, below `high-availability.storageDir` (Flink's BlobStore).
 
-Every BlobServer and BlobCache of the cluster reads it, so a blob is available while the server that received it is
-gone. The layout is that of a server's directory. On file systems that show partial files, a reader detects them by the
-digest, like any other damage.
+Every BlobServer and BlobCache of the cluster reaches it, so that a blob is available while the server that received it
+is
+down. The layout is that of a server's directory. On file systems with non-atomic writes a reader detects a partial
+file,
+like any damaged one, by the digest.
 """
 
 from __future__ import annotations
@@ -23,35 +25,35 @@ _NO_JOB = "no_job"
 
 
 class BlobStore(Protocol):
-    """Permanent blobs only. All methods raise BlobUnavailable; for any number of threads and processes."""
+    """Permanent blobs only. All methods raise BlobUnavailable. Safe for threads and processes."""
 
     def put(self, key: BlobKey, path: Path) -> None:
-        """Keeps a copy of a file, whose content was checked."""
+        """Stores a copy of a verified file."""
         ...
 
     def get(self, key: BlobKey, into: Incoming) -> bool:
-        """Copies a blob, unchecked; whether it was there."""
+        """Copies a blob without verification; returns whether it exists."""
         ...
 
     def delete(self, key: BlobKey) -> None:
-        """Deletes a blob, if it is there."""
+        """Deletes a blob if it exists."""
         ...
 
     def delete_job(self, job_id: str) -> None:
-        """Deletes all that a job owns."""
+        """Deletes all blobs of a job."""
         ...
 
     def jobs(self) -> list[str]:
-        """Jobs that own blobs, sorted."""
+        """Returns the jobs with blobs, sorted."""
         ...
 
     def last_written(self, job_id: str) -> float | None:
-        """When the job's newest blob was written, in seconds since the epoch; None where nobody knows."""
+        """Returns when the job's newest blob was written, in seconds since the epoch; None if unknown."""
         ...
 
 
 class VoidBlobStore:
-    """None: without high availability, what the servers have on disk is all there is."""
+    """No store: without high availability blobs are on the servers' disks only."""
 
     def put(self, key: BlobKey, path: Path) -> None:
         return None
@@ -73,7 +75,7 @@ class VoidBlobStore:
 
 
 class FileSystemBlobStore:
-    """Below a path or any URI that fsspec reaches; nothing has to be there yet."""
+    """A store below a path or any URI that fsspec supports; created on demand."""
 
     def __init__(self, uri: str) -> None:
         self._storage: Final = Storage.open(uri)
@@ -102,7 +104,7 @@ class FileSystemBlobStore:
         except MissingFile:
             return False
         except (CheckpointError, OSError) as error:
-            # Some object stores refuse to read behind a file's end.
+            # Some object stores refuse to read past a file's end.
             if into.size and into.size == self._size(name):
                 return True
             raise BlobUnavailable(f"{key} can't be read below {self._storage.uri}: {error}") from error
@@ -126,7 +128,7 @@ class FileSystemBlobStore:
             found = self._storage.directories()
         except CheckpointError as error:
             raise BlobUnavailable(str(error)) from error
-        return [each.removeprefix(_JOB) for each in found if each.startswith(_JOB)]
+        return [name.removeprefix(_JOB) for name in found if name.startswith(_JOB)]
 
     def last_written(self, job_id: str) -> float | None:
         scope = _scope(job_id)
@@ -134,7 +136,7 @@ class FileSystemBlobStore:
             times = [self._storage.modified(f"{scope}/{name}") for name in self._storage.sizes(scope)]
         except CheckpointError as error:
             raise BlobUnavailable(str(error)) from error
-        return max((each for each in times if each is not None), default=None)
+        return max((time for time in times if time is not None), default=None)
 
     def _put_here(self, key: BlobKey, path: Path) -> None:
         with path.open("rb") as source, BlobFiles(Path(self._storage.uri), durable=True).incoming() as target:

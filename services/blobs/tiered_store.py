@@ -1,7 +1,7 @@
-"""The blobs of a BlobServer: on its disk, and in the cluster's shared store.
+"""The blobs of a BlobServer: on its disk, backed by the cluster's store.
 
-A PUT is acknowledged when the blob is on disk and in the store. A blob that is missing or damaged on disk, for example
-after another master has taken over, is fetched from the store.
+A put returns when the blob is on disk and in the store. A blob that is missing or damaged on disk, for example after a
+change of the leader, is fetched from the store again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _CHUNK: Final = 1 << 20
 
 
 class TieredBlobStore:
-    """For any number of threads. Raises BlobError from all methods."""
+    """Thread-safe. All methods raise BlobError."""
 
     def __init__(self, files: BlobFiles, store: BlobStore, *, largest: int) -> None:
-        """`largest`: bytes of a blob."""
+        """`largest`: the maximum bytes of a blob."""
         self.files: Final = files
         self._store = store
         self._largest = largest
         self._flights = SingleFlight()
 
     def check_size(self, key: BlobKey, size: int) -> None:
-        """Raises BlobRefused for what is too large."""
+        """Raises BlobRefused if the blob is too large."""
         if size > self._largest:
             raise BlobRefused(
                 f"{key} has {size:,} bytes, more than {self._largest:,}: raise blob.size.max, or let the job load it "
@@ -38,7 +38,7 @@ class TieredBlobStore:
             )
 
     def touch_if_present(self, key: BlobKey) -> bool:
-        """Whether the blob is kept, so that it need not be put again; says that it is wanted."""
+        """Returns whether the blob is stored, so that it need not be uploaded again; marks it as used."""
         try:
             path = self.files.find(key)
             if path is None:
@@ -49,13 +49,13 @@ class TieredBlobStore:
             raise BlobUnavailable(f"{key} can't be read: {error}") from error
 
     def receive(self, key: BlobKey, size: int, write: Callable[[Incoming], None]) -> None:
-        """Keeps what `write` writes. Raises BlobRefused for other bytes than the key's; whatever `write` raises."""
+        """Stores what `write` writes. Raises BlobRefused if it does not match the key; whatever `write` raises."""
         with self._incoming(key) as incoming:
             write(incoming)
             self._keep(key, _publish(incoming, key, size))
 
     def put(self, content: bytes, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
-        """Keeps some bytes; their key."""
+        """Stores bytes; returns their key."""
         key = BlobKey(compute_digest(content), job_id, transient)
         self.check_size(key, len(content))
         if not self.touch_if_present(key):
@@ -63,7 +63,7 @@ class TieredBlobStore:
         return key
 
     def put_file(self, path: Path, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
-        """Keeps a copy of a file; its key. Raises OSError where it can't be read."""
+        """Stores a copy of a file; returns its key. Raises OSError if it cannot be read."""
         digest, size = compute_file_digest(str(path))
         key = BlobKey(digest, job_id, transient)
         self.check_size(key, size)
@@ -72,7 +72,7 @@ class TieredBlobStore:
         return key
 
     def file(self, key: BlobKey) -> Path:
-        """A file with the blob's content, not to be changed. Raises BlobNotFound."""
+        """Returns a file with the blob's content; do not change it. Raises BlobNotFound."""
         try:
             found = self.files.find(key)
             if found is not None:
@@ -90,7 +90,7 @@ class TieredBlobStore:
         raise BlobNotFound(f"{key} is not here: it was never put, or was deleted, as at the end of its job")
 
     def delete(self, key: BlobKey) -> None:
-        """Deletes a blob, if it is there."""
+        """Deletes a blob if it exists."""
         try:
             self.files.delete(key)
         except OSError as error:
@@ -99,8 +99,8 @@ class TieredBlobStore:
             self._store.delete(key)
 
     def delete_job(self, job_id: str) -> None:
-        """Deletes all that a job owns, here and in the store."""
-        # The store first: what is still on disk says that there is something left to do.
+        """Deletes all blobs of a job, here and in the store."""
+        # Delete from the store first: the files on disk then still show that work remains.
         self._store.delete_job(job_id)
         try:
             self.files.delete_job(job_id)

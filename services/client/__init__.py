@@ -1,4 +1,4 @@
-"""Clients of a cluster: they write requests to the submissions topic and read the answers in the log."""
+"""The client of a cluster: it writes requests to the submissions topic and reads the answers in the log."""
 
 from .accumulators import AccumulatorTotals, KafkaHeartbeatReports
 from .checkpoint_requests import CheckpointFailedError, CheckpointProgress, SavepointNotDisposedError

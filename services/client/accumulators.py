@@ -1,8 +1,9 @@
-"""The accumulators of a job: from ended attempts in the log, and from heartbeats of running ones.
+"""The accumulators of a job: the final values of ended attempts from the log, the values of running ones from
+heartbeats.
 
-An attempt continues from the values that the previous attempt committed (graph/accumulators.py). So for each subtask
-the latest attempt that reported anything counts, and for an attempt its final report. Heartbeats are soft state: they
-lag by one interval, and a reader takes the last ones that exist.
+An attempt starts with the values that its predecessor committed (graph/accumulators.py). For each subtask the latest
+reporting attempt is therefore valid, and for one attempt its final values. Heartbeats are soft state: they lag by an
+interval, and a reader takes the latest available ones.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ..log.kafka import RECIPIENT
 from ..log.topics import heartbeats_topic
 
 _INTERVALS = 3
-"""How far back the first look goes, in heartbeat intervals: every TaskExecutor has said something in that time."""
+"""How far back the first read goes, in heartbeat intervals: every TaskExecutor has sent a heartbeat in that time."""
 
 Subtask = tuple[str, int]
 """(vertex, index)."""
@@ -44,16 +45,16 @@ class _SubtaskReport(msgspec.Struct, frozen=True):
 
 
 class AccumulatorTotals:
-    """Of one job. Told of events in the order of the log, and of reports as they come."""
+    """The totals of one job. The caller passes events in the order of the log, and reports as they arrive."""
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id
         self._attempts: dict[str, tuple[Subtask, int]] = {}
-        """Execution -> its subtask, and the number of the attempt."""
+        """Execution -> its subtask, and the attempt number."""
         self._said: dict[Subtask, _SubtaskReport] = {}
 
     def on_event(self, records: Iterable[Record]) -> None:
-        """What the log says of the job's attempts."""
+        """Processes events of the job's attempts."""
         for record in records:
             match record.body:
                 case SubmitTask(job_id=self._job_id) as submitted:
@@ -66,13 +67,13 @@ class AccumulatorTotals:
                     pass
 
     def on_report(self, report: AccumulatorReport) -> None:
-        """What a TaskExecutor says of the attempts that run there."""
-        for each in report.accumulator_snapshots:
-            self._note(each.execution_attempt_id, dict(each.user_accumulators), ended=False)
+        """Processes the report of a TaskExecutor on its running attempts."""
+        for snapshot in report.accumulator_snapshots:
+            self._note(snapshot.execution_attempt_id, dict(snapshot.user_accumulators), ended=False)
 
     def total(self) -> dict[str, float]:
-        """The sums over all subtasks."""
-        return total(each.counts for each in self._said.values())
+        """Returns the sums over all subtasks."""
+        return total(report.counts for report in self._said.values())
 
     def _note(self, attempt: str, counts: dict[str, float], *, ended: bool) -> None:
         known = self._attempts.get(attempt)
@@ -86,10 +87,10 @@ class AccumulatorTotals:
 
 
 class JobAccumulators(msgspec.Struct, frozen=True):
-    """What the attempts of a job that run now have counted, as their last heartbeats say."""
+    """The accumulators of a job's running attempts, from their last heartbeats."""
 
     accumulators: dict[str, float]
-    """The sums over all subtasks, with what `ended` ones had counted."""
+    """The sums over all subtasks, including the `ended` ones."""
     metrics: dict[str, dict[str, float]]
     """execution_attempt_id -> metric -> value."""
 
@@ -100,16 +101,17 @@ def read_accumulators(
     attempts: Mapping[str, Subtask],
     ended: Mapping[Subtask, Mapping[str, float]],
 ) -> JobAccumulators:
-    """Of a job that runs: `attempts` are its current ones, `ended` what earlier attempts said at their end.
+    """Returns the accumulators of a running job: `attempts` are its current ones, `ended` the final values of earlier
+    ones.
 
     Raises LogUnavailable.
     """
     reports = KafkaHeartbeatReports(configuration, job_id)
     try:
         latest = {
-            each.execution_attempt_id: each
+            snapshot.execution_attempt_id: snapshot
             for report in reports.poll()
-            for each in report.accumulator_snapshots
+            for snapshot in report.accumulator_snapshots
         }
     finally:
         reports.close()
@@ -117,24 +119,24 @@ def read_accumulators(
     for attempt, subtask in attempts.items():
         if attempt in latest and latest[attempt].user_accumulators:
             said[subtask] = bounded(latest[attempt].user_accumulators)
-    metrics = {each: bounded(latest[each].metrics) for each in attempts if each in latest}
+    metrics = {attempt: bounded(latest[attempt].metrics) for attempt in attempts if attempt in latest}
     return JobAccumulators(total(said.values()), metrics)
 
 
 class HeartbeatReports(Protocol):
-    """Where AccumulatorReports come from."""
+    """A source of AccumulatorReports."""
 
     def poll(self) -> list[AccumulatorReport]:
-        """Those of the job that have come since the last call. Raises LogUnavailable."""
+        """Returns the job's reports since the last call. Raises LogUnavailable."""
         ...
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes the connections."""
         ...
 
 
 class KafkaHeartbeatReports:
-    """The AccumulatorReports of a job on the heartbeats topic; for one thread."""
+    """The AccumulatorReports of a job from the heartbeats topic; not thread-safe."""
 
     def __init__(self, configuration: Configuration, job_id: str, *, timeout: float = 10.0) -> None:
         self._topic = heartbeats_topic(configuration.cluster_id)
@@ -175,7 +177,7 @@ class KafkaHeartbeatReports:
         try:
             body = self._codec.decode(value).body
         except Undecodable:
-            # Nothing is lost with it: the next one comes soon.
+            # Skipping it is harmless: the next report follows soon.
             return []
         return [body.accumulator_report] if isinstance(body, HeartbeatFromTaskManager) else []
 

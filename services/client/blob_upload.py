@@ -1,4 +1,4 @@
-"""Uploads the large parts of a job to the BlobServer before the job is submitted."""
+"""Finds the BlobServer, and uploads the large parts of a job before its submission."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ T = TypeVar("T", bound=JobGraph | EntryPoint)
 
 
 def address_of(leadership: LeadershipState) -> str | None:
-    """Where the BlobServer of the Dispatcher's leader is, host:port; None where nobody leads, or it has none."""
+    """Returns host:port of the BlobServer of the Dispatcher's leader; None without a leader or a BlobServer."""
     leader = leadership.leader(DISPATCHER)
     return None if leader is None else leader.endpoints.get(ENDPOINT)
 
 
 def find_server(log: EventLog, store: SnapshotStore | None = None) -> str | None:
-    """As `address_of`, as the log says it now; from a snapshot on, where there is one. Raises LogUnavailable."""
+    """As `address_of`, from the current log; uses a snapshot if there is one. Raises LogUnavailable."""
     leadership, start = (LeadershipState(), 0) if store is None else read_newest_leadership(log, store)
     end = log.end()
     tail = log.tail(start, concerns=lambda sender, recipient: sender == DISPATCHER and recipient == EVERYONE)
@@ -44,9 +44,9 @@ def find_server(log: EventLog, store: SnapshotStore | None = None) -> str | None
 
 
 def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) -> tuple[T, str | None]:
-    """What is to be submitted: with its large parts put on the cluster's BlobServer, or as it is.
+    """Uploads the large parts to the cluster's BlobServer; returns the request with blob keys, or unchanged.
 
-    With the reason, in one line, where parts should have been put there and could not be.
+    The second value is the reason, in one line, if parts should have been uploaded and could not be.
     """
     minsize = configuration.get(BLOB_OFFLOAD_MINSIZE)
     if least_size(what, minsize) is None:
@@ -65,7 +65,7 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
             with BlobClient(address, connect_timeout=timeout, pace=pace, secret=secret) as client:
                 return offload(what, minsize, lambda content: client.put(content, job_id)), None
         except BlobUnavailable as error:
-            # The leader may be another by now.
+            # The leader may have changed.
             reason = str(error)
         except (BlobError, LogTruncated, LogUnavailable) as error:
             return what, str(error)

@@ -1,7 +1,8 @@
-"""Follows a requested checkpoint or savepoint: the subtasks that have not acknowledged yet, and its final location.
+"""Follows a request for a checkpoint or savepoint: the subtasks that have not acknowledged, and the resulting location.
 
-Answers name the client and the job, but not the request. A client with several concurrent requests for one job uses an
-own address (a `Client`) for each.
+Answers name the client and the job, but not the request. A client with several concurrent requests for one job
+therefore
+uses a separate address (a `Client`) for each.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _POLL_INTERVAL_S = 0.2
 
 
 class CheckpointFailedError(Exception):
-    """A checkpoint or savepoint was not completed; the message is the reason."""
+    """A checkpoint or savepoint failed; the message is the reason."""
 
     def __init__(self, job_id: str, reason: str) -> None:
         self.job_id = job_id
@@ -37,7 +38,7 @@ class SavepointNotDisposedError(Exception):
 
 
 class CheckpointProgress(msgspec.Struct, frozen=True):
-    """A checkpoint that is under way: how many subtasks it awaited, and the Executions that it still waits for."""
+    """A checkpoint in progress: the number of subtasks, and the Executions that have not acknowledged yet."""
 
     checkpoint_id: int
     subtasks: int
@@ -45,21 +46,21 @@ class CheckpointProgress(msgspec.Struct, frozen=True):
 
 
 class CheckpointRequest:
-    """A request for a checkpoint of a job, told of events in the order of the log."""
+    """A request for a checkpoint of a job. The caller passes events in the order of the log."""
 
     def __init__(self, job_id: str, requester: str) -> None:
         self._job_id = job_id
         self._requester = requester
         self._requests: set[int] = set()
         self.heard = False
-        """Whether anybody has taken notice of it."""
+        """Whether a JobMaster has answered it."""
         self.progress: CheckpointProgress | None = None
-        """Set once the checkpoint was triggered."""
+        """Set once the checkpoint is triggered."""
         self.ended: JobStatus | None = None
-        """How the job has ended, if it was heard to."""
+        """The final status of the job, if it has ended."""
 
     def on_event(self, record: Record) -> CompletedCheckpoint | None:
-        """The checkpoint, once it is complete. Raises CheckpointFailedError once it has failed."""
+        """Returns the checkpoint once it is complete. Raises CheckpointFailedError once it has failed."""
         to_me = record.header.recipient == self._requester
         match record.body:
             case job_master.TriggerCheckpoint(job_id=self._job_id, requester=self._requester):
@@ -94,12 +95,14 @@ class CheckpointRequest:
         timeout: float = _ANSWER_TIMEOUT_S,
         show: Callable[[CheckpointProgress | None], None] = lambda _: None,
     ) -> CompletedCheckpoint:
-        """Waits until the checkpoint is complete; how long that may take is the job's affair.
+        """Waits until the checkpoint is complete, for as long as the job takes.
 
-        The conversation follows the job since before the request. `show` is told now and then who is awaited; None
-        while the checkpoint waits for its beginning.
+        The subscription must follow the job since before the request. `show` is called with the current progress; None
+        until the
+        checkpoint is triggered.
 
-        Raises CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and LogUnavailable.
+        Raises CheckpointFailedError, NoAnswerError if no JobMaster answers within `timeout` seconds, and
+        LogUnavailable.
         """
         until = time.monotonic() + timeout
         while (done := conversation.wait_for(self.on_event, _POLL_INTERVAL_S)) is None:
@@ -107,16 +110,16 @@ class CheckpointRequest:
                 show(self.progress)
             if not self.heard and time.monotonic() > until:
                 raise NoAnswerError(
-                    f"a checkpoint of job {self._job_id} was asked for, but no jobmanager answered within "
+                    f"a checkpoint of job {self._job_id} was requested, but no jobmanager answered within "
                     f"{timeout:g} s: is one running? The next one to start will take it up"
                 )
         if self.progress is not None:
-            # One that was quick was not told of.
+            # A fast checkpoint was never shown in progress.
             show(self.progress)
         return done
 
     def wait_for_end(self, conversation: ClusterSubscription, timeout: float) -> JobStatus | None:
-        """How the job ends; None where it has not within `timeout` seconds."""
+        """Returns the final status of the job; None if it does not end within `timeout` seconds."""
 
         def answer(record: Record) -> JobStatus | None:
             self.on_event(record)
@@ -127,14 +130,15 @@ class CheckpointRequest:
     def _done(self, attempt: str) -> None:
         known = self.progress
         if known is not None and attempt in known.waiting_for:
-            left = tuple(each for each in known.waiting_for if each != attempt)
+            left = tuple(other for other in known.waiting_for if other != attempt)
             self.progress = msgspec.structs.replace(known, waiting_for=left)
 
 
 def request_checkpoint(
     configuration: Configuration, job_id: str, what: Callable[[Client], None]
 ) -> CompletedCheckpoint:
-    """Asks under an address of its own, by one of the Client's methods, and waits. Raises as `Request.wait`."""
+    """Sends the request from a separate address, by a method of Client, and waits. Raises as
+    `CheckpointRequest.wait`."""
     with (
         Client(configuration, name="checkpoint", timeout=10.0) as asker,
         asker.subscribe() as conversation,
@@ -145,9 +149,10 @@ def request_checkpoint(
 
 
 def dispose_savepoint(configuration: Configuration, path: str, *, timeout: float = 60.0) -> Sequence[str]:
-    """Has a savepoint deleted and waits for it. Raises SavepointKeptError, NoAnswer, LogUnavailable.
+    """Requests the deletion of a savepoint and waits for it. Raises SavepointNotDisposedError, NoAnswerError,
+    LogUnavailable.
 
-    The names of what else lies in its directory, which therefore stays: the first few.
+    Returns the names of the first few other files in its directory, because of which the directory remains.
     """
 
     def answer(record: Record) -> client.SavepointDisposed | None:
@@ -160,7 +165,7 @@ def dispose_savepoint(configuration: Configuration, path: str, *, timeout: float
         said = conversation.wait_for(answer, timeout)
     if said is None:
         raise NoAnswerError(
-            f"the disposal of {path} was asked for, but no jobmanager answered within {timeout:g} s: is one running? "
+            f"the disposal of {path} was requested, but no jobmanager answered within {timeout:g} s: is one running? "
             "The next one to start will take it up"
         )
     if said.failure is not None:

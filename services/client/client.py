@@ -1,7 +1,6 @@
-"""Sends requests to a cluster. A request is one Avro event in `<c>.submissions`; a client in any language does the
-same.
+"""Sends requests to a cluster. A request is one Avro event in `<c>.submissions`; clients in any language do the same.
 
-A request that was produced is durable: if no jobmanager runs, the next one admits it.
+A request is durable once it is produced: if no jobmanager runs, the next one admits it.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _MAX_NAME_LENGTH = 24
 
 
 class Client:
-    """One client, under an address of its own. To hear the answers, open a `conversation` before asking.
+    """One client with its own address. To receive the answers, call `subscribe` before the request.
 
-    All methods raise LogUnavailable where Kafka does not answer within `timeout` seconds.
+    All methods raise LogUnavailable if Kafka does not answer within `timeout` seconds.
     """
 
     def __init__(
@@ -62,16 +61,17 @@ class Client:
         savepoint_path: str | None = None,
         allow_non_restored_state: bool = False,
     ) -> str:
-        """Asks for a job to be run; returns its id. `parallelism` is the default of an entry point's program.
+        """Requests a job; returns its id. `parallelism` is the default for the program of an entry point.
 
-        `savepoint_path`: URI or absolute path of the savepoint or checkpoint that it begins with. What is large of the
-        job is put on the cluster's BlobServer first.
+        `savepoint_path`: URI or absolute path of the savepoint or checkpoint to restore. Large parts of the job are
+        uploaded to
+        the cluster's BlobServer first.
 
-        Raises JobRejectedError for one that is too large to be submitted.
+        Raises JobRejectedError for a job that is too large.
         """
         if job_id is None:
             job_id = new_job_id(what.name if isinstance(what, JobGraph) else describe_program(what))
-        # What can't be a blob goes on travelling along, as it does from clients that know nothing of blobs.
+        # Parts that could not be uploaded stay in the event, as with clients that do not use blobs.
         what, left = upload(what, job_id, self.configuration, self._log)
         graph, entry_point = (what, None) if isinstance(what, JobGraph) else (None, what)
         body = dispatcher.SubmitJob(
@@ -84,8 +84,8 @@ class Client:
         )
         size = self._request(body)
         if size > LARGEST_SUBMISSION:
-            shipped = sum(len(each.content) for each in what.python_files)
-            no_blobs = "" if left is None else f" (nothing of it could be made a blob: {left})"
+            shipped = sum(len(file.content) for file in what.python_files)
+            no_blobs = "" if left is None else f" (none of it could be uploaded as a blob: {left})"
             raise JobRejectedError(
                 job_id,
                 f"it has {size:,} bytes, {shipped:,} of them in files that it ships, but at most "
@@ -95,47 +95,48 @@ class Client:
         return job_id
 
     def cancel(self, job_id: str, *, keep_checkpoints: bool = False) -> None:
-        """Asks for a job to be cancelled; complete checkpoints stay if its retention or `keep_checkpoints` says so."""
+        """Requests the cancellation of a job; its retention setting or `keep_checkpoints` retains completed
+        checkpoints."""
         self._request(dispatcher.CancelJob(job_id=job_id, keep_checkpoints=keep_checkpoints))
 
     def trigger_checkpoint(self, job_id: str) -> None:
-        """Asks for a checkpoint of a job now; `checkpoints.Request` hears what comes of it."""
+        """Requests a checkpoint now; `CheckpointRequest` receives the result."""
         self._request(dispatcher.TriggerCheckpoint(job_id=job_id))
 
     def trigger_savepoint(self, job_id: str, directory: str | None = None) -> None:
-        """Asks for a savepoint of a job, in a directory of its own below `directory` or the configured one.
+        """Requests a savepoint of a job, in a new directory below `directory` or the configured one.
 
-        Directories are URIs or absolute paths, as the jobmanager and the TaskExecutors see them.
+        Directories are URIs or absolute paths that the jobmanager and the TaskExecutors can access.
         """
         self._request(dispatcher.TriggerSavepoint(job_id=job_id, directory=directory))
 
     def stop_with_savepoint(self, job_id: str, directory: str | None = None, *, drain: bool = False) -> None:
-        """As `trigger_savepoint`, and the job ends with it; `drain`: after all windows and timers have fired."""
+        """As `trigger_savepoint`, and stops the job; `drain`: after all windows and timers have fired."""
         self._request(dispatcher.StopWithSavepoint(job_id=job_id, directory=directory, drain=drain))
 
     def dispose_savepoint(self, path: str) -> None:
-        """Asks for a savepoint to be deleted, by the URI or absolute path of its directory."""
+        """Requests the deletion of a savepoint, by the URI or absolute path of its directory."""
         self._request(dispatcher.DisposeSavepoint(path=path))
 
     def raise_feature_level(self, level: int) -> None:
-        """Asks for the rules of a feature level (services/core/feature_level.py), as soon as the masters know them."""
+        """Requests a feature level (services/core/feature_level.py); the first leader that knows it raises it."""
         self._request(dispatcher.RaiseFeatureLevel(level=level))
 
     def shut_down(self, reason: str, *, suspend: bool = False) -> None:
-        """Asks for the cluster to end: jobs are cancelled, TaskExecutors and jobmanager leave.
+        """Requests the shutdown of the cluster: jobs are cancelled, TaskExecutors and jobmanagers end.
 
-        With `suspend` jobs are suspended instead, and go on when the cluster is started again.
+        With `suspend` jobs are suspended instead, and resume when the cluster starts again.
         """
         self._request(dispatcher.ShutDownCluster(reason=reason, suspend=suspend))
 
     def subscribe(self) -> ClusterSubscription:
-        """What the log will say to this client, from its present end on."""
+        """Subscribes to the log's events for this client, from its current end on."""
         return ClusterSubscription(
             self._log, self.address, SnapshotStore.from_configuration(self.configuration)
         )
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes the connections."""
         self._log.close()
 
     def __enter__(self) -> Self:
@@ -147,7 +148,7 @@ class Client:
         self.close()
 
     def _request(self, body: Body) -> int:
-        """Its size in bytes; what is larger than a submission may be is not sent."""
+        """Sends a request and returns its size in bytes; a request above the size limit is not sent."""
         header = Header(
             event_id=secrets.token_hex(16),
             time=time.time_ns() // 1000,
@@ -176,11 +177,11 @@ class Client:
 
 
 def new_job_id(name: str) -> str:
-    """An id that no job has, beginning with the job's name so that people recognise it."""
+    """Returns a unique job id that starts with the job's name."""
     readable = _NO_ID.sub("-", name.lower()).strip("-")[:_MAX_NAME_LENGTH].strip("-")
     return f"{readable or 'job'}-{secrets.token_hex(8)}"
 
 
 def describe_program(entry_point: EntryPoint | None) -> str:
-    """The last part of the module that an entry point names."""
+    """Returns the last part of the module name of an entry point."""
     return entry_point.target.partition(":")[0].rpartition(".")[2] if entry_point else ""

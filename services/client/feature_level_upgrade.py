@@ -1,4 +1,4 @@
-"""Raises the feature level of a cluster to that of this release (services/core/feature_level.py)."""
+"""Upgrades a cluster to the feature level of this release (services/core/feature_level.py)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from .log_subscription import NoAnswerError
 
 
 def raise_to_latest_level(configuration: Configuration, *, timeout: float = 30.0) -> tuple[int, int]:
-    """Asks for this release's feature level and waits for it; (the level before, the level now).
+    """Requests this release's feature level and waits for it; returns (the level before, the level now).
 
-    Raises NoAnswer, also where the leader refuses it; LogUnavailable; UnknownFeatureLevel where the cluster is beyond
-    what this release knows.
+    Raises NoAnswerError, also if the leader refuses it; LogUnavailable; UnknownFeatureLevel if the cluster's level is
+    above
+    this release's.
     """
 
     def answer(record: Record) -> int | None:
@@ -32,7 +33,7 @@ def raise_to_latest_level(configuration: Configuration, *, timeout: float = 30.0
         now = conversation.wait_for(answer, timeout)
     if now is None:
         raise NoAnswerError(
-            f"feature level {FEATURE_LEVEL} was asked for, but no jobmanager that knows it leads: the first of this "
+            f"feature level {FEATURE_LEVEL} was requested, but no jobmanager that knows it leads: the first of this "
             "release that does will raise the cluster to it"
         )
     return before, now

@@ -1,8 +1,7 @@
-"""Incidents of a job, for its submitter: failed tasks, lost or missing slots, failed checkpoints, restarts and their
-causes. Without them a job that restarts for ever looks like one that runs.
+"""The incidents of a job for its submitter: failed tasks, lost or missing slots, failed checkpoints, restarts and their
+restore points. Without them a job that restarts for ever looks like a running one.
 
-They are derived from the events that the job's JobMaster sends and receives. None of these events is addressed to
-clients.
+They are derived from the events to and from the job's JobMaster; clients receive no separate events.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from ..core.failure_repetition import describe_repetition
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 
 _MAX_LINES = 3
-"""Failures that are told of one by one, of those that come together."""
+"""The maximum number of failures that are shown one by one when several arrive together."""
 _REPORTED_ELSEWHERE = frozenset(
     {
         CheckpointFailureReason.TASK_FAILURE,
@@ -37,16 +36,16 @@ _REPORTED_ELSEWHERE = frozenset(
         CheckpointFailureReason.CHECKPOINT_SUBSUMED,
     }
 )
-"""A checkpoint's failure that follows from what is told anyway, or that nobody misses."""
+"""Checkpoint failures that follow from another shown incident, or that are expected."""
 _TERMINAL_STATES = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
 
 
 _REMEMBERED = 100
-"""Failures of a task in a row."""
+"""The number of consecutive failures of a task that are kept."""
 
 
 class Incident(msgspec.Struct, frozen=True):
-    """A line for people, and what stands below it: where a function has raised, the traceback."""
+    """A line for people, and details below it: the traceback of a user function."""
 
     line: str
     details: str = ""
@@ -60,25 +59,25 @@ class _Attempt(msgspec.Struct, frozen=True):
 
 
 class JobIncidentTracker:
-    """Of one job. Told of events in the order of the log, it says what people should know."""
+    """The incidents of one job. The caller passes events in the order of the log."""
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id
         self._vertices: dict[str, JobVertex] = {}
         self._running: dict[str, _Attempt] = {}
-        """The Executions that were submitted and have not ended, by their ids."""
+        """The Executions that were submitted and have not ended, by id."""
         self._failures: dict[str, list[str]] = {}
-        """By task: why its last attempts failed."""
+        """By task: the reasons of its last failures."""
         self._requested: set[str] = set()
-        """AllocationIDs of slots that were asked for."""
+        """The AllocationIDs of requested slots."""
 
     @property
     def waits_for_slots(self) -> int:
-        """How many slots the job has asked for and does not have."""
+        """The number of slots that the job has requested and not received."""
         return len(self._requested)
 
     def on_event(self, records: Iterable[Record]) -> list[Incident]:
-        """What has happened, by events that came together; the same words are said once."""
+        """Returns the incidents in a batch of events; repeated texts appear once."""
         failed: dict[str, Incident] = {}
         again: list[_Attempt] = []
         for record in records:
@@ -94,7 +93,7 @@ class JobIncidentTracker:
     def _incidents_from_event(self, record: Record, again: list[_Attempt]) -> list[Incident]:
         match record.body:
             case StartJob(job_id=self._job_id, job_graph=graph):
-                self._vertices = {each.vertex_id: each for each in graph.vertices}
+                self._vertices = {vertex.vertex_id: vertex for vertex in graph.vertices}
             case SubmitTask(job_id=self._job_id) as submitted:
                 attempt = self._attempt(submitted, instance_of(record.header.recipient))
                 self._running[submitted.execution_attempt_id] = attempt
@@ -123,9 +122,11 @@ class JobIncidentTracker:
                 TaskExecutorLost(resource_id=resource_id, reason=reason)
                 | HeartbeatTimedOut(resource_id=resource_id, reason=reason)
             ):
-                return self._incidents_from_loss(lambda each: each.resource_id == resource_id, reason)
+                return self._incidents_from_loss(lambda attempt: attempt.resource_id == resource_id, reason)
             case FailSlot(allocation_id=allocation_id, reason=reason):
-                return self._incidents_from_loss(lambda each: each.allocation_id == allocation_id, reason)
+                return self._incidents_from_loss(
+                    lambda attempt: attempt.allocation_id == allocation_id, reason
+                )
             case _:
                 pass
         return []
@@ -135,7 +136,7 @@ class JobIncidentTracker:
             return []
         attempt = self._running.pop(update.execution_attempt_id, None)
         if attempt is None or update.execution_state is not ExecutionState.FAILED:
-            # What was lost already may still fail, or be cancelled.
+            # A lost task may still fail or be cancelled.
             return []
         why, _, details = (update.failure or "no reason is known").partition("\n")
         failures = self._failures[attempt.task] = [*self._failures.get(attempt.task, ()), why][-_REMEMBERED:]
@@ -144,7 +145,7 @@ class JobIncidentTracker:
         return [Incident(f"{line}; it {again}" if again else line, "" if again else details)]
 
     def _incidents_from_loss(self, there: Callable[[_Attempt], bool], reason: str) -> list[Incident]:
-        gone = [attempt for attempt, each in self._running.items() if there(each)]
+        gone = [attempt for attempt, running in self._running.items() if there(running)]
         for attempt in gone:
             del self._running[attempt]
         return [Incident(f"{reason}; {_format_tasks(len(gone))} ran there")] if gone else []
@@ -157,9 +158,8 @@ class JobIncidentTracker:
 
 
 def is_about_job(job_master: str, sender: str, recipient: str) -> bool:
-    """Whether `JobIncidentTracker` of the job wants to hear what one says to the other. Most of what is said it does
-    not.
-    """
+    """Returns whether `JobIncidentTracker` of the job needs events from this sender to this recipient. It does not need
+    most events."""
     return recipient == job_master or (
         sender == job_master and kind_of(recipient) in (TASK_EXECUTOR, RESOURCE_MANAGER)
     )
@@ -174,7 +174,7 @@ def _describe_restore(restored: CheckpointRestored) -> list[Incident]:
 
 
 def _describe_restart(again: list[_Attempt]) -> str:
-    number = max(each.number for each in again) + 1
+    number = max(attempt.number for attempt in again) + 1
     if len(again) == 1:
         return f"{again[0].task} starts again on {again[0].resource_id}, attempt {number}"
     return f"{len(again)} tasks start again, attempt {number}"

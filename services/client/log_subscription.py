@@ -1,8 +1,10 @@
-"""Delivers the answers in the log that are addressed to one client, to all clients, or to everyone.
+"""Subscribes to the events that the log has for one client, for all clients, and for everyone.
 
-A subscription starts at the end that the log has when it is opened, so a subscription that is opened before a request
-misses no answer. Like every reader it ignores events of deposed leaders; for that it replays leadership from the start
-of the log. It also reads the cluster's configuration from the log.
+A subscription starts at the end of the log at the time when it is opened; if it is opened before a request, it gets
+every
+answer. Like every reader it ignores events of deposed leaders, so it folds the leadership from the start. It also
+follows
+the cluster's configuration in the log.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _MAX_WAIT_S = 0.2
 
 
 class JobRejectedError(Exception):
-    """The cluster refuses what was asked for; the message says why and what to do."""
+    """The cluster rejects a request; the message says why and what to do."""
 
     def __init__(self, job_id: str, reason: str) -> None:
         self.job_id = job_id
@@ -36,11 +38,11 @@ class JobRejectedError(Exception):
 
 
 class NoAnswerError(Exception):
-    """Nobody answered in time. The request stands: it is in the submissions topic."""
+    """No jobmanager answered in time. The request remains in the submissions topic."""
 
 
 def not_accepted_error(job_id: str, timeout: float) -> NoAnswerError:
-    """Of a job that was submitted and of which nothing was heard for so many seconds."""
+    """Returns the error for a submitted job without an answer for `timeout` seconds."""
     return NoAnswerError(
         f"the submission of job {job_id} was written, but was not accepted within {timeout:g} s: a "
         "jobmanager is busy with other submissions, or none runs (`tailrace cluster status`). The job is not "
@@ -49,10 +51,10 @@ def not_accepted_error(job_id: str, timeout: float) -> NoAnswerError:
 
 
 class ClusterSubscription:
-    """For one thread. Raises LogUnavailable when opened."""
+    """A subscription for one thread. Raises LogUnavailable when opened."""
 
     def __init__(self, log: EventLog, client_address: str, store: SnapshotStore | None = None) -> None:
-        """Who leads is read from the log: from a snapshot on, where there is one in the `store`."""
+        """The leadership is read from the log, and from a snapshot in `store` if there is one."""
         end = log.end()
         self._leadership, self._configuration, start = (
             (LeadershipState(), {}, 0) if store is None else read_newest_client_view(log, store)
@@ -70,22 +72,22 @@ class ClusterSubscription:
         self._job_master: str | None = None
         self._log = log
         self._position = end
-        """Of what is read next, while there is no connection."""
+        """The position to continue from while there is no connection."""
         self._connected: Tail | None = None
         self._connect()
 
     def follow(self, job_id: str) -> None:
-        """From here on what befalls a job is heard too, for its `JobIncidentTracker`."""
+        """From now on also receives the events of a job that `JobIncidentTracker` needs."""
         self._job_master = address(JOB_MASTER, job_id)
 
     @property
     def feature_level(self) -> int:
-        """By which level's rules the cluster goes, as far as the log was heard."""
+        """The cluster's feature level, as far as the log has been read."""
         return self._leadership.feature_level
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """By which options the cluster goes, as far as the log was heard."""
+        """The cluster's configuration, as far as the log has been read."""
         return self._configuration
 
     def _apply(self, record: Record) -> None:
@@ -94,7 +96,7 @@ class ClusterSubscription:
         self._leadership = self._leadership.evolve(record)
 
     def poll(self, timeout: float) -> list[Record]:
-        """What was said since; waits up to `timeout` seconds for something."""
+        """Returns the events since the last call; waits up to `timeout` seconds for the first."""
         if self._unread:
             unread, self._unread = self._unread, []
             return unread
@@ -106,33 +108,33 @@ class ClusterSubscription:
         return said
 
     def wait_for(self, answer: Callable[[Record], T | None], timeout: float | None = None) -> T | None:
-        """The first answer that is not None; None after `timeout` seconds. What is said before it is passed over."""
+        """Returns the first answer that is not None; None after `timeout` seconds. Earlier events are skipped."""
         until = None if timeout is None else time.monotonic() + timeout
         while until is None or time.monotonic() < until:
             said = self.poll(_MAX_WAIT_S)
             for index, record in enumerate(said):
                 found = answer(record)
                 if found is not None:
-                    # What came along with the answer is for whoever waits next.
+                    # Keep the events after the answer for the next call.
                     self._unread = said[index + 1 :]
                     return found
         return None
 
     def await_accepted(self, job_id: str, timeout: float) -> client.JobAccepted:
-        """Waits until the job is accepted. Raises JobRejectedError, NoAnswer."""
+        """Waits until the job is accepted. Raises JobRejectedError, NoAnswerError."""
         body = self.accepted_at(job_id, timeout).body
         assert isinstance(body, client.JobAccepted)
         return body
 
     def accepted_at(self, job_id: str, timeout: float) -> Record:
-        """The JobAccepted with its header. Raises as `accepted`."""
+        """Returns the JobAccepted event with its header. Raises as `await_accepted`."""
         found = self.wait_for_acceptance(job_id, timeout)
         if found is None:
             raise not_accepted_error(job_id, timeout)
         return found
 
     def wait_for_acceptance(self, job_id: str, timeout: float) -> Record | None:
-        """As `accepted_at`; None where nothing comes. Raises JobRejectedError."""
+        """As `accepted_at`; returns None on timeout. Raises JobRejectedError."""
 
         def answer(record: Record) -> Record | None:
             body = record.body
@@ -143,7 +145,7 @@ class ClusterSubscription:
         return self.wait_for(answer, timeout)
 
     def finished(self, job_id: str, timeout: float | None = None) -> client.JobFinished | None:
-        """Waits until the job has ended. It is told to the client that submitted the job, and to no other."""
+        """Waits until the job has ended. Only the client that submitted the job receives this event."""
 
         def answer(record: Record) -> client.JobFinished | None:
             body = record.body
@@ -152,14 +154,14 @@ class ClusterSubscription:
         return self.wait_for(answer, timeout)
 
     def disconnect(self) -> None:
-        """Gives the connection back until the next `poll`, which goes on from here."""
+        """Closes the connection until the next `poll`, which continues from here."""
         if self._connected is not None:
             self._position = self._connected.position
             self._connected.close()
             self._connected = None
 
     def close(self) -> None:
-        """Gives the connection back."""
+        """Closes the connection."""
         self.disconnect()
 
     def _connect(self) -> Tail:

@@ -1,4 +1,4 @@
-"""Reads what a job's print sinks wrote: the topic `<c>.job.<job>.output`, committed transactions only."""
+"""Reads the output of a job's print sinks from the topic `<c>.job.<job>.output`; committed transactions only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLL_INTERVAL_S = 0.1
 
 
 class OutputRecord(msgspec.Struct, frozen=True):
-    """A printed record; `timestamp`: its own, milliseconds since the epoch; `subtask` counts from 1."""
+    """A printed record. `timestamp` is the record's, in milliseconds since the epoch; `subtask` counts from 1."""
 
     offset: int
     timestamp: int
@@ -28,7 +28,7 @@ class OutputRecord(msgspec.Struct, frozen=True):
     identifier: str | None
     text: str
     record: Any
-    """The record as JSON has it, or None where it can't."""
+    """The record as JSON, or None if it is not representable."""
 
 
 class _Value(msgspec.Struct, frozen=True):
@@ -46,10 +46,9 @@ def read_output(
     over: Callable[[], bool] = lambda: True,
     timeout: float = 30.0,
 ) -> Iterator[OutputRecord]:
-    """All that the job printed, oldest first, up to the end that the topic has after `over` has said True.
+    """Yields the job's output, oldest first, up to the topic's end after `over` has returned True.
 
-    Waits for the topic to appear until `over` says True; a topic that does not exist then has no records.
-    Raises LogUnavailable.
+    Waits for the topic until `over` returns True; a topic that does not exist has no records. Raises LogUnavailable.
     """
     topic = output_topic(configuration.cluster_id, job_id)
     admin = AdminClient(client_configuration(configuration.bootstrap_servers))
@@ -68,7 +67,7 @@ def read_output(
         while True:
             last_round = over()
             end = _end(admin, topic, timeout) if last_round else None
-            # Without an end, a round is one look at what is there.
+            # Without a known end, one iteration reads what is available.
             while end is None or position < end:
                 message = consumer.poll(_POLL_INTERVAL_S)
                 if message is None:
@@ -118,7 +117,7 @@ def _decode(message: Message) -> OutputRecord:
     try:
         found = msgspec.json.decode(value, type=_Value)
     except msgspec.MsgspecError:
-        # Foreign bytes in the topic are shown, not hidden: they are somebody's mistake.
+        # Show foreign bytes in the topic instead of hiding them: they are a mistake to correct.
         return OutputRecord(offset, timestamp, 0, None, value.decode("utf-8", "replace"), None)
     if found.timestamp is not None:
         timestamp = found.timestamp

@@ -1,4 +1,5 @@
-"""Configuration of a cluster and its processes: the table of options, the sources of values, and what roles read."""
+"""The configuration of a cluster and its processes: one table of options, the sources of their values, and the subset
+that roles read."""
 
 from .configuration import Configuration, Setting
 from .errors import ConfigurationError

@@ -1,4 +1,4 @@
-"""The effective configuration of one process: the values that were set, and the defaults of all other options."""
+"""The effective configuration of one process: the settings, and the defaults in `options` for all other keys."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .options.task_executor import NUMBER_OF_TASK_SLOTS
 T = TypeVar("T")
 
 DEFAULT = "default"
-"""The origin of what was not set."""
+"""The origin of a default value."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A text that was set, and where: `-D`, `--home`, the environment variable, the line of the file."""
+    """The text of a setting and its origin: `-D`, `--home`, the environment variable, or the line of the file."""
 
     key: str
     text: str
@@ -34,9 +34,9 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Configuration:
-    """Immutable. What is not among the settings has its default.
+    """Immutable. Keys without a setting have their defaults.
 
-    Raises ConfigurationError for unknown keys, impossible values and contradictions.
+    Raises ConfigurationError for unknown keys, invalid values and contradictions.
     """
 
     __slots__ = ("_options", "_settings")
@@ -46,7 +46,7 @@ class Configuration:
 
     @classmethod
     def from_settings(cls, settings: Iterable[Setting]) -> Configuration:
-        """Of settings in the order of their precedence, the lowest first."""
+        """Creates it from settings in ascending order of precedence."""
         made = cls.__new__(cls)
         made._take(settings)
         return made
@@ -80,17 +80,17 @@ class Configuration:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Kafka, host:port,...; empty: the embedded one."""
+        """Kafka's addresses, host:port,...; empty: the embedded Kafka."""
         return self.get(BOOTSTRAP_SERVERS)
 
     @property
     def schema_registry_url(self) -> str:
-        """Empty: events are written in single-object encoding."""
+        """The schema registry's URL; empty: events are written in single-object encoding."""
         return self.get(SCHEMA_REGISTRY_URL)
 
     @property
     def home(self) -> Path:
-        """Where local processes keep data, logs and pid files."""
+        """The directory for data, logs and pid files of local processes."""
         return Path(self.get(HOME))
 
     @property
@@ -100,53 +100,53 @@ class Configuration:
 
     @property
     def ha_storage(self) -> str:
-        """Where blobs and snapshots of all clusters are kept, as a URI; those of this one below `ha_cluster_id`."""
+        """The URI below which all clusters store blobs and snapshots; this cluster's are below `ha_cluster_id`."""
         return self.get(HA_STORAGE) or LOCATION.read(str(self.home.absolute() / "ha"))
 
     @property
     def task_slots(self) -> int:
-        """Slots that a TaskExecutor offers."""
+        """The number of slots of a TaskExecutor."""
         return self.get(NUMBER_OF_TASK_SLOTS)
 
     def get(self, option: ConfigOption[T]) -> T:
-        """The value of an option; times in microseconds, sizes in bytes."""
+        """Returns the value of an option; times in microseconds, sizes in bytes."""
         setting = self._settings.get(option.key)
         return option.default if setting is None else option.read(setting.text)
 
     def option(self, key: str) -> ConfigOption[Any]:
-        """The option of a key among the settings. Raises KeyError."""
+        """Returns the option of a key in the settings. Raises KeyError."""
         return self._options[key]
 
     def has(self, key: str) -> bool:
-        """Whether an option was set; else it has its default."""
+        """Returns whether an option was set; otherwise it has its default."""
         return key in self._settings
 
     def effective(self) -> list[Setting]:
-        """Every option with its canonical text, and where it comes from."""
+        """Returns every option with its canonical text and its origin."""
         return [
             self._settings.get(option.key) or Setting(option.key, option.write(option.default), DEFAULT)
             for option in self._known()
         ]
 
     def settings(self) -> list[Setting]:
-        """What was set, each with its canonical text."""
+        """Returns the settings with their canonical texts."""
         return list(self._settings.values())
 
     def external_resources(self) -> dict[str, int]:
-        """How much of each external resource a TaskExecutor has."""
+        """Returns the amount of each external resource of a TaskExecutor."""
         return {name: self.get(amount_of(name)) for name in self.get(EXTERNAL_RESOURCES)}
 
     def replace(self, values: Mapping[str, str], origin: str = "") -> Configuration:
-        """The same with other values. Raises ConfigurationError."""
+        """Returns a copy with other values. Raises ConfigurationError."""
         others = (Setting(key, text, origin) for key, text in values.items())
         return Configuration.from_settings([*self.settings(), *others])
 
     def as_map(self, *scopes: Scope) -> dict[str, str]:
-        """Every option that is read in these scopes -> canonical text, defaults too, so that a log which holds it
-        means the same to a later version with other defaults.
+        """Returns every option of these scopes -> canonical text. It includes defaults, so that a log with this map
+        keeps its meaning under a later version with other defaults.
 
-        By default what ConfigurationChanged says: what masters and jobs go by. Options of CLIENT (addresses, which
-        and paths) are never among them, nor is one whose key names a secret.
+        By default it returns the content of ConfigurationChanged: the options of masters and jobs. Options of CLIENT
+        (addresses and paths) and options whose key names a secret are never included.
         """
         wanted = set(scopes or (Scope.JOBMANAGER, Scope.JOB))
         said = {
@@ -156,7 +156,7 @@ class Configuration:
             and Scope.CLIENT not in option.scopes
             and not is_secret(option.key)
         }
-        # Whoever reads the log may have another home.
+        # A reader of the log may have another home.
         for directory in (CHECKPOINTS_DIRECTORY, SAVEPOINTS_DIRECTORY):
             if directory.key in said and self.get(directory) is None:
                 name = "checkpoints" if directory is CHECKPOINTS_DIRECTORY else "savepoints"
@@ -164,7 +164,8 @@ class Configuration:
         return said
 
     def environment(self) -> dict[str, str]:
-        """The variables that give another process this configuration, whatever its file says."""
+        """Returns the environment variables that give another process this configuration, whatever its file
+        contains."""
         return {
             options.environment_variable(option.key): option.write(self.get(option))
             for option in self._known()
@@ -185,7 +186,7 @@ class Configuration:
 
 
 def display_value(setting: Setting) -> str:
-    """The text of a setting as people may read it."""
+    """Returns the text of a setting for people."""
     return HIDDEN if is_secret(setting.key) else redacted(setting.text)
 
 

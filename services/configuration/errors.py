@@ -1,4 +1,4 @@
-"""Errors in a configuration."""
+"""The error for invalid configurations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ _SAID = 3
 
 
 class ConfigurationError(ValueError):
-    """A configuration is refused; `faults` has a line for each reason: where it is, what is wrong, what it may be.
+    """The configuration is refused. `faults` has one line for each reason: where it is, what is wrong, and what is
+    valid.
 
     `str()` of it is one line with the first few.
     """

@@ -1,6 +1,6 @@
-"""Ports that a server may listen on, as Flink writes them: one, a range, or several of both with commas.
+"""Ports for a server to listen on, in Flink's syntax: one port, a range, or several of both with commas.
 
-Several processes of one machine that are configured alike take one each.
+Processes of one machine with the same configuration take one port each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LAST = 65_535
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """`ranges` of a first and a last port, in the order in which they are tried; only port 0: any free one."""
+    """`ranges` of first and last port, in the order in which they are tried; only port 0: any free port."""
 
     ranges: tuple[tuple[int, int], ...] = ((0, 0),)
 
@@ -30,7 +30,7 @@ class Ports(msgspec.Struct, frozen=True):
 
     @property
     def max_count(self) -> int | None:
-        """How many servers of one address they are enough for; None: there is no limit."""
+        """The number of servers at one address for which the ports suffice; None: no limit."""
         return None if self.ranges == ((0, 0),) else len(set(self))
 
 

@@ -1,4 +1,5 @@
-"""What a slot offers: the resources of a TaskExecutor, as configured or as the machine has them, in equal parts."""
+"""The resource profile of a slot: equal shares of a TaskExecutor's resources, as configured or as found on the
+machine."""
 
 from __future__ import annotations
 
@@ -18,9 +19,8 @@ _DECIMALS = 8
 
 
 def slot_profile(configuration: Configuration, *, cpu_cores: float, jvm_heap: int) -> ResourceProfile:
-    """The profile of each slot. `cpu_cores` and `jvm_heap` (bytes) are what the process found: they hold where
-    the configuration says `auto`. Memory is cut to whole MiB, fractions to eight decimals as Flink does.
-    """
+    """Returns the profile of each slot. `cpu_cores` and `jvm_heap` (bytes) are the machine's values; they replace
+    `auto`. Memory is rounded down to whole MiB, fractions to eight decimals as in Flink."""
     slots = configuration.get(NUMBER_OF_TASK_SLOTS)
     cores = configuration.get(CPU_CORES)
     heap = configuration.get(TASK_HEAP)

@@ -1,7 +1,7 @@
-"""The options that roles use, parsed from the log: from ConfigurationChanged, StartJob and RegisterTaskExecutor.
+"""The options that roles use, read from the log: from ConfigurationChanged, StartJob and RegisterTaskExecutor.
 
-Parsing is pure and total, because a value from another version or another client must not stop a replay: unknown keys
-are ignored, impossible values give the default. Times are in microseconds, as `Time` of the roles.
+All functions are pure and total. A value from an older or newer version, or from another client, must not stop a fold:
+unknown keys are ignored, and invalid values give the default. Times are in microseconds, like roles' Time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .options.task_executor import NUMBER_OF_TASK_SLOTS, RESTART_GRACE, SLOT_TIM
 
 
 class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """From ConfigurationChanged. `max_slots`: None for no bound; `slots_per_worker`: of one that it starts."""
+    """From ConfigurationChanged. `max_slots`: None for no limit; `slots_per_worker`: for workers that it starts."""
 
     slot_request_timeout: int = SLOT_REQUEST_TIMEOUT.default
     unfulfillable_timeout: int = UNFULFILLABLE_TIMEOUT.default
@@ -88,14 +88,14 @@ class NoRestart(msgspec.Struct, frozen=True, tag="none"):
 
 
 class FixedDelay(msgspec.Struct, frozen=True, tag="fixed-delay"):
-    """After `attempts` restarts the next failure fails the job."""
+    """The failure after `attempts` restarts fails the job."""
 
     attempts: int
     delay: int
 
 
 class FailureRate(msgspec.Struct, frozen=True, tag="failure-rate"):
-    """More than `max_failures` within `interval` fail the job."""
+    """More than `max_failures` failures within `interval` fail the job."""
 
     max_failures: int
     interval: int
@@ -103,10 +103,10 @@ class FailureRate(msgspec.Struct, frozen=True, tag="failure-rate"):
 
 
 class ExponentialDelay(msgspec.Struct, frozen=True, tag="exponential-delay"):
-    """Each failure waits `multiplier` times as long as the one before, until none came for `reset_threshold`.
+    """The restart delay grows by `multiplier` with each failure, until `reset_threshold` passes without one.
 
-    `initial` is at most `longest`; `jitter` is a part of the delay, 0 to 1; `attempts` before the reset, None for no
-    bound.
+    `initial` is at most `longest`; `jitter` is a fraction of the delay, 0 to 1; `attempts` counts since the reset, None
+    for no limit.
     """
 
     initial: int
@@ -149,12 +149,11 @@ def restart_strategy(configuration: Mapping[str, str]) -> RestartStrategyOptions
 
 
 class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job's checkpoints are taken and what becomes of them. Directories: absolute URIs, or empty where the
-    cluster named none, as in logs of older versions.
+    """When a job's checkpoints are triggered and how long they are retained. Directories are absolute URIs; empty if
+    the cluster configured none, as in logs of older versions.
 
-    `interval`: None for none but those that are asked for. A leader writes the default into StartJob, so where the
-    option is absent an earlier release wrote the log, whose default was `off`.
-    `tolerable_failures`: None for any number.
+    `interval`: None for no periodic checkpoints. A leader writes the default into StartJob, so if the option is absent,
+    an earlier release wrote the log, whose default was `off`. `tolerable_failures`: None for any number.
     """
 
     interval: int | None = None
@@ -185,7 +184,7 @@ class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """From StartJob; `job_configuration` makes what StartJob says."""
+    """From StartJob; `job_configuration` creates the content of StartJob."""
 
     restart_strategy: RestartStrategyOptions = restart_strategy({})
     schedule_mode: ScheduleMode = job_options.SCHEDULE_MODE.default
@@ -207,9 +206,9 @@ _FOR_JOBS = frozenset(option.key for option in (*job_options.OPTIONS, SLOT_IDLE_
 
 
 def job_configuration(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
-    """What a job goes by: what the cluster says of jobs, under what the job says itself.
+    """Returns the effective options of a job: the cluster's options for jobs, overridden by the job's own.
 
-    `cluster` is that of the last ConfigurationChanged, `job` JobGraph.configuration. Never fails.
+    `cluster` is the map of the last ConfigurationChanged, `job` is JobGraph.configuration. Never fails.
     """
     defaults = {key: value for key, value in cluster.items() if key in _FOR_JOBS}
     own = {key: value for key, value in job.items() if key in job_options.BY_KEY}
@@ -219,6 +218,6 @@ def job_configuration(cluster: Mapping[str, str], job: Mapping[str, str]) -> dic
             own.pop(directory.key, None)
     restarts = job_options.RESTART_STRATEGY
     if job_options.BOUNDED.of(own) and restarts.of(defaults) is restarts.default:
-        # Of a job that ends nobody waits for an error to mend itself. The cluster's defaults are in its configuration.
+        # A bounded job should not wait for an error to resolve itself. The cluster's defaults are in its configuration.
         defaults[restarts.key] = RestartStrategyType.NONE.value
     return {**defaults, **own}

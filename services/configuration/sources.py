@@ -1,7 +1,8 @@
-"""Sources of settings. Lowest precedence first: defaults, `<home>/tailrace.yaml`, the environment, the command line.
+"""The sources of settings, in ascending precedence: defaults, `<home>/tailrace.yaml`, the environment, the command
+line.
 
-The file holds flat dotted keys, nested keys, or both. Its values are texts as written (`off` is not a boolean). Each
-source refuses keys that are not options.
+The file has flat dotted keys, nested ones, or both; its values are taken as text (`off` is not a boolean). Unknown keys
+are refused, with a message that fits the source.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from .options.external_resources import amount_of
 
 FILE = "tailrace.yaml"
 DEFINITION = "-D"
-"""The origin of what -D sets."""
+"""The origin of settings by -D."""
 _PREFIX = "TAILRACE_"
 OTHER_VARIABLES = frozenset({"TAILRACE_CACHE_DIR", "TAILRACE_IVY_SETTINGS"})
-"""What infra reads, on machines where there may be no cluster at all."""
+"""Variables that infra reads, also on machines without a cluster."""
 _AMOUNT_VARIABLE = re.compile(r"TAILRACE_EXTERNAL_RESOURCE_([A-Z][A-Z0-9_]*)_AMOUNT")
 _KUBERNETES = re.compile(r"TAILRACE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
-"""What Kubernetes sets in every pod beside a service called tailrace."""
+"""Variables that Kubernetes sets in every pod next to a service called tailrace."""
 _DEEPEST = 12
 
 
@@ -36,8 +37,8 @@ def load_configuration(
     definitions: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """The effective configuration. `definitions` are the KEY=VALUE texts of -D, `given` the settings of the command
-    line's other options, which outrank them; `environment`: os.environ, unless another is given.
+    """Returns the effective configuration. `definitions` are the KEY=VALUE texts of -D; `given` are the settings of
+    other command line options, which have precedence over them; `environment` defaults to os.environ.
 
     Raises ConfigurationError.
     """
@@ -75,7 +76,7 @@ def _from_environment(environment: Mapping[str, str], faults: list[str]) -> Iter
     for name in sorted(environment):
         if not name.startswith(_PREFIX) or name in OTHER_VARIABLES:
             continue
-        # An option may be called like the address of a service: then the value tells which it is.
+        # An option may have the same name as a Kubernetes service address; the value distinguishes them.
         if _KUBERNETES.fullmatch(name) and (name not in keys or "://" in environment[name]):
             continue
         amount = _AMOUNT_VARIABLE.fullmatch(name)
@@ -112,9 +113,9 @@ def _from_file(path: Path, faults: list[str]) -> Iterator[Setting]:
         key, where = ".".join(keys), f"{path}:{node.start_mark.line + 1}"
         text = _text(node)
         if not isinstance(root, yaml.MappingNode) or text is None:
-            faults.append(f"{where}: there must be a key and its value, as in `heartbeat.interval: 10 s`")
+            faults.append(f"{where}: expected a key and a value, as in `heartbeat.interval: 10 s`")
         elif key in seen:
-            faults.append(f"{where}: {shown(key)} is there already, at {seen[key]}")
+            faults.append(f"{where}: {shown(key)} is already set at {seen[key]}")
         elif key == HOME.key:
             faults.append(f"{where}: home says where this file is: give --home, or set TAILRACE_HOME")
         else:
@@ -123,7 +124,7 @@ def _from_file(path: Path, faults: list[str]) -> Iterator[Setting]:
 
 
 def _leaves(node: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every node that is no mapping, or lies too deep, with the keys that lead to it."""
+    """Yields every node that is not a mapping, or is nested too deep, with its keys."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode) or len(keys) > _DEEPEST:
@@ -135,11 +136,11 @@ def _leaves(node: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 
 
 def _text(node: Any) -> str | None:
-    """A scalar as it stands there, a list as Flink writes lists; None for what is neither, or nothing."""
+    """Returns a scalar as written, and a list in Flink's syntax; None for anything else."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):
-        texts = [_text(each) if isinstance(each, yaml.ScalarNode) else None for each in node.value]
+        texts = [_text(item) if isinstance(item, yaml.ScalarNode) else None for item in node.value]
         return None if None in texts else ";".join(text for text in texts if text is not None)
     if isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:null":
         return str(node.value)

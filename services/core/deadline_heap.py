@@ -1,7 +1,7 @@
-"""When each address has to decide again although no event arrives.
+"""A heap of the times at which the roles of a process decide again, even if no event arrives.
 
-A heap with lazy deletion: an entry is valid only while it is the last one that its address set. Moving a deadline costs
-O(log n), however many addresses a process leads.
+The heap is lazy: an old entry stays in it and is skipped when it comes to the top. Moving a deadline costs O(log n),
+where n is the number of addresses that the process leads.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ from .role import Time
 
 
 class DeadlineHeap:
-    """At most one deadline for each address."""
+    """Holds at most one deadline for each address."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Time] = {}
+        self._by_address: dict[str, Time] = {}
         self._heap: list[tuple[Time, str]] = []
 
     def set(self, role_address: str, deadline: Time | None) -> None:
-        """The address's deadline in place of the one that it had; None: it has none."""
+        """Replaces the deadline of the address; None removes it."""
         if deadline is None:
-            self._of.pop(role_address, None)
-        elif self._of.get(role_address) != deadline:
-            self._of[role_address] = deadline
+            self._by_address.pop(role_address, None)
+        elif self._by_address.get(role_address) != deadline:
+            self._by_address[role_address] = deadline
             heapq.heappush(self._heap, (deadline, role_address))
 
     def get(self, role_address: str) -> Time | None:
-        """That of one address."""
-        return self._of.get(role_address)
+        """Returns the deadline of the address, or None."""
+        return self._by_address.get(role_address)
 
     def earliest(self) -> Time | None:
-        """The first of them."""
+        """Returns the earliest deadline, or None."""
         heap = self._heap
         while heap:
             deadline, role_address = heap[0]
-            if self._of.get(role_address) == deadline:
+            if self._by_address.get(role_address) == deadline:
                 return deadline
             heapq.heappop(heap)
         return None
 
     def pop_expired(self, now: Time) -> list[str]:
-        """Takes out all that are not later than `now`; returns their addresses, the earliest first."""
+        """Removes all deadlines up to and including `now`; returns their addresses, the earliest first."""
         found = []
         while (earliest := self.earliest()) is not None and earliest <= now:
             role_address = heapq.heappop(self._heap)[1]
-            del self._of[role_address]
+            del self._by_address[role_address]
             found.append(role_address)
         return found

@@ -1,7 +1,7 @@
-"""The result of one `decide` of a role: events to append, instructions for the shell, the next deadline.
+"""Runs the pure functions of one role on its state, in one iteration of the host loop.
 
-`decide` and `instructions` fail independently. If a JobMaster can't decide any more, the deletion of its job's topics
-and checkpoints is still instructed.
+`decide` and `instructions` fail independently. A JobMaster whose `decide` raises still issues its instructions, so that
+the files of its job are deleted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from .role import AnyRole, Instruction, OutgoingEvent, Time
 
 
 class Decision(NamedTuple):
-    """`error`: the first that came up; then nothing is owed, and there is no deadline."""
+    """The result of one iteration. `error` is the first exception; with an error there are no events and no
+    deadline."""
 
     events: Sequence[OutgoingEvent]
     deadline: Time | None
@@ -22,14 +23,14 @@ class Decision(NamedTuple):
 
 
 def decide_role(role: AnyRole, state: Any, now: Time) -> Decision:
-    """What is owed, when to look again, and what the shell is to perform. Raises nothing."""
+    """Returns the events to append, the next deadline and the instructions for the shell. Raises nothing."""
     owed: Sequence[OutgoingEvent] = ()
     deadline, error = None, None
     instructions: Sequence[Instruction] = ()
     try:
         owed, deadline = role.decide(state, now), role.deadline(state)
     except Exception as fault:
-        # Whatever it raises: the host makes it the failure of this one role.
+        # Catch everything: the host turns the error into the failure of this one role.
         owed, error = (), fault
     try:
         instructions = role.instructions(state)

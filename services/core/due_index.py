@@ -1,7 +1,7 @@
-"""Keys with a due time and a value each, found by time.
+"""An immutable index of keys by due time. Each key has one time and one value.
 
-Finding the earliest time, or all keys that are due, does not look at the others. The index is fast for few distinct
-times: callers with many nearly equal times round them first (`round_up_time`).
+Finding the earliest time and the due keys does not visit keys that are not due. The index is efficient for few distinct
+times: round times that differ only slightly with `round_up_time` first.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from immutables import Map
 from .role import Time
 
 _GRAIN = 62_500
-"""A sixteenth of a second."""
+"""One sixteenth of a second, in microseconds."""
 
 
 class DueIndex(msgspec.Struct, frozen=True):
-    """Keys at their times; `times` finds the time of a key."""
+    """Keys by their due times; `times` maps a key to its time."""
 
     by_time: Map[Time, Map[str, int]] = Map()
     times: Map[str, Time] = Map()
@@ -34,21 +34,21 @@ class DueIndex(msgspec.Struct, frozen=True):
         return key in self.times
 
     def value(self, key: str) -> int:
-        """What was put with the key. Raises KeyError."""
+        """Returns the value of the key. Raises KeyError."""
         return self.by_time[self.times[key]][key]
 
     def put(self, key: str, time: Time, value: int) -> DueIndex:
-        """With the key at this time, wherever it was before."""
-        agenda = self.remove(key) if key in self.times else self
-        earliest = agenda.earliest
+        """Returns the index with the key at this time; an earlier entry of the key is replaced."""
+        index = self.remove(key) if key in self.times else self
+        earliest = index.earliest
         return DueIndex(
-            agenda.by_time.set(time, agenda.by_time.get(time, _NOTHING).set(key, value)),
-            agenda.times.set(key, time),
+            index.by_time.set(time, index.by_time.get(time, _NOTHING).set(key, value)),
+            index.times.set(key, time),
             time if earliest is None or time < earliest else earliest,
         )
 
     def put_all(self, values: Mapping[str, int], time: Time) -> DueIndex:
-        """With all these keys, none of which was there, at one time."""
+        """Returns the index with all these keys at one time. The index must not contain any of them yet."""
         if not values:
             return self
         earliest = self.earliest
@@ -59,7 +59,7 @@ class DueIndex(msgspec.Struct, frozen=True):
         )
 
     def remove(self, key: str) -> DueIndex:
-        """Without the key, if it is there."""
+        """Returns the index without the key; the same object if the key is absent."""
         time = self.times.get(key)
         if time is None:
             return self
@@ -71,14 +71,14 @@ class DueIndex(msgspec.Struct, frozen=True):
         return DueIndex(by_time, self.times.delete(key), earliest)
 
     def due(self, now: Time) -> list[tuple[str, int]]:
-        """(key, value) of all whose time has come, in no particular order."""
+        """Returns (key, value) of all keys that are due at `now`, in no particular order."""
         if self.earliest is None or self.earliest > now:
             return []
         return [pair for time, keys in self.by_time.items() if time <= now for pair in keys.items()]
 
 
 def round_up_time(time: Time) -> Time:
-    """At most a sixteenth of a second later."""
+    """Returns the next multiple of 1/16 s: at most that much later than `time`."""
     return -(-time // _GRAIN) * _GRAIN
 
 

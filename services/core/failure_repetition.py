@@ -1,9 +1,8 @@
-"""Detects a task that fails repeatedly for the same reason: at the same position, if the failure names one.
+"""Detects that a task fails repeatedly for the same reason: at the same position if it is known.
 
-The first line of a failure names the exception and its position: the record of a topic, file or source, the timer or
-the window. A record that a function can't process fails every attempt at the same position, although the message may
-differ, for example because it contains an object's address. Failures without a position are compared by their first
-line.
+The first line of a failure states the error and its position: the record of a topic, file or source, the timer, or the
+window. A record that a function cannot process fails every attempt at the same position, although the message may
+differ, for example by an object's address. Failures without a position are compared by their first line.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ _ENDINGS: Final = {1: "st", 2: "nd", 3: "rd"}
 
 
 def describe_repetition(failures: Sequence[str], *, are_all: bool = True) -> str:
-    """What is said of the last failure of a task, behind those before it; nothing where it is another one.
+    """Returns a note for the last of these failures, or an empty string if it differs from the failure before it.
 
-    `are_all`: whether the task has had no failure before those given; else more of them may have been the same.
+    `are_all`: whether `failures` is the complete history of the task. If not, the count in the note is a lower bound.
     """
-    lines = [each.partition("\n")[0] for each in failures]
+    lines = [failure.partition("\n")[0] for failure in failures]
     positions = list(map(_position, lines))
     same = [
         position == positions[-1] if position else line == lines[-1]
         for line, position in zip(lines, positions, strict=True)
     ]
-    count = next((i for i, each in enumerate(reversed(same)) if not each), len(same))
+    count = next((i for i, is_same in enumerate(reversed(same)) if not is_same), len(same))
     if count < 2:
         return ""
     where = f"at the same position, {positions[-1]}," if positions[-1] else "with the same error"

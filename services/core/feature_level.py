@@ -1,14 +1,14 @@
-"""Feature levels: the version of the rules by which the roles interpret a log (KIP-584, as in KRaft).
+"""The feature level of a log: the version of the rules that its roles follow (KIP-584, as KRaft applies it).
 
-Newer code replays old logs: `tailrace replay --check`, replicas, time travel. A change of what a role decides, or of
-what an event means, would change history. Therefore each such change has a **level**. Roles are created for a level
-(`RoleFactory`) and behave below it as they did before. The log of a new cluster starts at the level of its release. An
-older cluster keeps its level until an operator raises it (`tailrace cluster upgrade`) and the leader knows the new
-level. All readers switch at the offset of FeatureLevelRaised.
+Newer code recomputes old decisions: `tailrace replay --check`, replicas, time travel. A change of what a role decides,
+or of what an event means, would give other results for an old log. Every such change therefore gets a **level**. Roles
+are created for a level (`RolesAt`) and behave as before below it. The log of a new cluster records the level of the
+release that created it. An older log keeps its level until `tailrace cluster upgrade` requests a higher one and the
+leading master knows it. All readers apply a FeatureLevelRaised event from its offset on.
 
 | level | change |
 |---|---|
-| 1 | the rules of every log that does not name a level |
+| 1 | the rules of a log that records no level |
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 FIRST_LEVEL: Final = 1
 FEATURE_LEVEL: Final = 1
-"""The highest that this release knows."""
+"""The highest level that this release knows."""
 
 RolesAt = Callable[[int], "Iterable[AnyRole]"]
-"""The roles as they are at a level."""
+"""Creates the roles for a level."""
 
 
 class UnknownFeatureLevel(Exception):
-    """The log goes by rules that this release does not know."""
+    """The log is at a feature level that this release does not know."""
 
     def __init__(self, offset: int, level: int) -> None:
         self.level = level

@@ -1,4 +1,4 @@
-"""Helpers for immutables.Map."""
+"""Functions on immutables.Map."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ V = TypeVar("V")
 
 
 def delete_key(index: Map[K, V], key: K) -> Map[K, V]:
-    """The map without the key; the same object if it was not there."""
+    """Returns the map without the key; the same object if the key is absent."""
     return index.delete(key) if key in index else index

@@ -1,7 +1,7 @@
-"""Tracks the instructions that a shell has started, so that it performs each of them once.
+"""Makes a shell perform an instruction once for as long as the state issues it.
 
-The key of an instruction is stable (services/core/role.py). An instruction that is no longer demanded never returns, so
-its key is removed.
+A key identifies one instruction for ever (services/core/role.py). The tracker forgets the keys that a state no longer
+issues.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from .role import Instruction
 
 
 class InstructionTracker:
-    """The keys of what is demanded still and was begun, by the address that demands it. For one thread."""
+    """The keys of the current instructions that were started, by address. Not thread-safe."""
 
     def __init__(self) -> None:
         self._keys: dict[str, frozenset[str]] = {}
 
     def take_new(self, role_address: str, instructions: Sequence[Instruction]) -> list[Instruction]:
-        """Of all that the address demands now, what was not begun before; counts as begun from here on."""
+        """Returns the instructions that were not started before, and marks them as started. `instructions` is the
+        complete list that the address issues now."""
         before = self._keys.pop(role_address, frozenset())
-        demanded: dict[str, Instruction] = {}
+        current: dict[str, Instruction] = {}
         for instruction in instructions:
-            demanded.setdefault(instruction.key, instruction)
-        if demanded:
-            self._keys[role_address] = frozenset(demanded)
-        return [instruction for key, instruction in demanded.items() if key not in before]
+            current.setdefault(instruction.key, instruction)
+        if current:
+            self._keys[role_address] = frozenset(current)
+        return [instruction for key, instruction in current.items() if key not in before]
 
     def reset(self, role_address: str) -> None:
-        """Whatever the address demands next was not begun."""
+        """Forgets the address: all its instructions count as new."""
         self._keys.pop(role_address, None)

@@ -1,16 +1,17 @@
-"""Leadership of roles and the feature level, as the log records them. This is the fencing rule of the cluster.
+"""Who leads each role according to the log, and the feature level: fencing.
 
-A leader appends `LeaderElected` with an epoch above all earlier epochs of the role. From that offset on, every reader
-ignores events of the role under any other epoch. The rule depends only on LeaderElected events, so all readers apply it
-at the same offset.
+A leader appends `LeaderElected` with an epoch above all earlier ones of its role. From that offset on all readers
+ignore
+events of the role under any other epoch. Fencing depends on LeaderElected events only, and every reader reads all of
+them, so all readers ignore the same events.
 
-Readers also ignore a claim whose epoch is too far above the last one: it would exhaust the epochs of its role.
+A claim whose epoch is too far above the last one is ignored as well: it would exhaust the epochs of the role.
 
-The leader of the Dispatcher leads all JobMasters under the Dispatcher's epoch, until a process claims a single job.
-Therefore StartJob alone starts a job, and a new leader of the Dispatcher leads all its jobs at once. After its first
-claim a job has its own leader, independent of the Dispatcher.
+The Dispatcher's leader leads a JobMaster under the Dispatcher's epoch until a process claims that job. A job therefore
+starts with StartJob alone, and a new leader of the Dispatcher leads all unclaimed jobs at once. After its first claim
+a job has leaders of its own, whatever happens to the Dispatcher.
 
-All readers read the feature level (services/core/feature_level.py) in the same way, at the same offset.
+The feature level (services/core/feature_level.py) works the same way: all readers apply it at the same offset.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from .feature_level import FEATURE_LEVEL, FIRST_LEVEL, UnknownFeatureLevel
 from .role import CLIENT, DISPATCHER, JOB_MASTER, kind_of
 
 LARGEST_STEP: Final = 1 << 48
-"""By how much a claim's epoch may be above the last one. Without an election it is one more; with ZooKeeper it is a
-transaction id, whose upper half counts ZooKeeper's own elections: 65,536 of them may lie between two claims."""
+"""The largest accepted difference between the epoch of a claim and the last epoch. Without an election the epoch rises
+by one. With ZooKeeper it is a zxid, whose upper half counts the elections inside ZooKeeper: up to 65,536 of them may
+lie between two claims."""
 LARGEST_EPOCH: Final = (1 << 63) - 1 - LARGEST_STEP
-"""Above it a role may come to the end of what 64 bits hold: `tailrace cluster recover` says so."""
+"""Above it the epochs of a role may exceed 64 bits: `tailrace cluster recover` reports that."""
 
 
 class Leader(msgspec.Struct, frozen=True):
-    """Who leads a role since `offset`."""
+    """The leader of a role since `offset`."""
 
     epoch: int
     address: str
@@ -44,17 +46,17 @@ class Leader(msgspec.Struct, frozen=True):
     endpoints: Mapping[str, str] = {}
     """Servers of the leader's process: name -> host:port."""
     elected_by: str = ""
-    """Who elected it; empty: nobody."""
+    """The election service that elected it; empty: none."""
 
 
 class LeadershipState(msgspec.Struct, frozen=True):
-    """The leader of every role that was claimed; `leader` says who leads the others."""
+    """The leader of every claimed role; `leader` also resolves unclaimed ones."""
 
     leaders: Map[str, Leader] = Map()
     feature_level: int = FIRST_LEVEL
 
     def evolve(self, record: Record) -> LeadershipState:
-        """The leadership after the event; unchanged by claims that come too late. Raises UnknownFeatureLevel."""
+        """Returns the leadership after the event; unchanged for fenced claims. Raises UnknownFeatureLevel."""
         body = record.body
         if not self.accepts(record):
             return self
@@ -75,33 +77,33 @@ class LeadershipState(msgspec.Struct, frozen=True):
         return replace(self, feature_level=level)
 
     def accepts(self, record: Record) -> bool:
-        """Whether readers take notice of the event."""
+        """Returns whether readers fold the event, that is, whether it is not fenced."""
         header, body = record.header, record.body
         sender = header.sender
         if isinstance(body, LeaderElected):
-            # A claim is said by the role that it is for: nobody else can depose its leader.
+            # The role itself is the sender of a claim. No other sender can depose its leader.
             return sender == body.role and 0 < body.epoch - self.epoch(sender) <= LARGEST_STEP
         return header.sender_epoch == self.epoch(sender) or kind_of(sender) == CLIENT
 
     def leader(self, role: str) -> Leader | None:
-        """Who leads the role; None before the first."""
+        """Returns the leader of the role; None before the first one."""
         leader = self.leaders.get(role)
         if leader is None and kind_of(role) == JOB_MASTER:
             return self.leaders.get(DISPATCHER)
         return leader
 
     def epoch(self, role: str) -> int:
-        """The epoch that the role speaks under; 0 before the first leader."""
+        """Returns the current epoch of the role; 0 before the first leader."""
         leader = self.leader(role)
         return leader.epoch if leader else 0
 
     def is_claimed(self, role: str) -> bool:
-        """Whether somebody has claimed this very role."""
+        """Returns whether a process has claimed exactly this role."""
         return role in self.leaders
 
 
 def is_epoch_out_of_reach(leadership: LeadershipState, record: Record) -> bool:
-    """Whether the event is a claim of a role that is ignored only because its epoch jumps too far."""
+    """Returns whether the event is a claim that is ignored only because its epoch is too far above the last one."""
     body, sender = record.body, record.header.sender
     return (
         isinstance(body, LeaderElected)

@@ -1,8 +1,10 @@
-"""Truncates texts that roles and shells compose, so that they fit into an event.
+"""Truncates the texts that roles and shells compose to what an event may hold.
 
-A reason often quotes others: a task's name, an error of the user's code, the reason of an earlier event. Names are
-bounded when a job is admitted. All other texts are truncated here, in one place for all events. Characters that can't
-be encoded are replaced.
+A reason often quotes a task name, an error of the user's code, or the reason of an earlier event. Names are bounded
+when
+a job is admitted. Composed texts are truncated here, in one place, for all events. Characters that cannot be encoded
+are
+replaced.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ import msgspec
 from ...schemas.body import Body
 
 LONGEST_REASON_CHARACTERS = 16_000
-"""Characters of a reason."""
+"""The maximum length of a reason."""
 _FIELDS = frozenset({"reason", "failure"})
 
 
 def truncate_reasons(body: Body) -> Body:
-    """The body with texts that the log takes; the same object where nothing is to be changed."""
+    """Returns the body with texts that fit into the log; the same object if nothing changes."""
     for name in _reasons_of(type(body)):
         text = getattr(body, name)
         if type(text) is str and not (text.isascii() and len(text) <= LONGEST_REASON_CHARACTERS):
@@ -30,7 +32,8 @@ def truncate_reasons(body: Body) -> Body:
 
 
 def truncate_text(text: str) -> str:
-    """The text, or its beginning and its end; with a question mark for each character that has no encoding."""
+    """Returns the text, or its beginning and its end if it is too long. A question mark replaces each character without
+    an encoding."""
     if len(text) > LONGEST_REASON_CHARACTERS:
         left_out = f" [... {len(text) - LONGEST_REASON_CHARACTERS:,} characters left out ...] "
         half = (LONGEST_REASON_CHARACTERS - len(left_out)) // 2
@@ -44,4 +47,4 @@ def truncate_text(text: str) -> str:
 
 @functools.cache
 def _reasons_of(body: type[Body]) -> tuple[str, ...]:
-    return tuple(each for each in body.__struct_fields__ if each in _FIELDS)
+    return tuple(field for field in body.__struct_fields__ if field in _FIELDS)

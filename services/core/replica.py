@@ -1,6 +1,6 @@
-"""The states of all roles, replayed from the log. Hosts, time travel and tests share this code.
+"""The states of roles, folded from the log. Hosts, time travel and tests share this class.
 
-An event changes the states of its sender and its recipient only (of all active roles if it is sent to EVERYONE). Fenced
+An event is folded by its sender and its recipient only; by all active addresses if the recipient is EVERYONE. Fenced
 events and illegal events change nothing, in every replica alike.
 """
 
@@ -29,23 +29,23 @@ _log = logger(__name__)
 
 OnIllegal = Callable[[IllegalEvent, tuple[Record, ...]], None]
 _ABOUT_STATES = (SnapshotTaken, StateHash)
-"""What is said of states as a whole: no role folds it."""
+"""Events about whole states. No role folds them."""
 
 
 class ReplicaListener(Protocol):
-    """Looks at a replica while it folds, on its thread."""
+    """Observes a replica on its thread while it folds."""
 
     def on_position(self, offset: int) -> int:
-        """Called before the first event at or behind a mark is folded, with its offset; returns the next mark."""
+        """Called with the offset of the first event at or after a mark, before it is folded; returns the next mark."""
         ...
 
     def on_event(self, record: Record) -> None:
-        """Called with each SnapshotTaken and StateHash that is not ignored."""
+        """Called with each SnapshotTaken and StateHash event that is not fenced."""
         ...
 
 
 class _RoleSlot:
-    """An address that is served here, while it is not at rest: its role's methods, looked up once, and its story."""
+    """An active address that this replica serves: the methods of its role, looked up once, and its recent events."""
 
     __slots__ = ("at_rest", "evolve", "initial", "story")
 
@@ -60,7 +60,7 @@ class _RoleSlot:
 
 
 class Replica:
-    """States by address. Not safe for use by several threads."""
+    """States by address. Not thread-safe."""
 
     def __init__(
         self,
@@ -70,9 +70,7 @@ class Replica:
         on_illegal: OnIllegal | None = None,
         index_errors: Mapping[str, IndexErrors] | None = None,
     ) -> None:
-        """`roles`: as they are at each feature level, or, where they are the same at all of them, just they.
-        `index_errors`: by kind of role, what recomputes the indexes of its states after each event; None: nothing does.
-        """
+        """`roles`: a function of the feature level, or the roles themselves if they are the same at all levels."""
         same = None if callable(roles) else tuple(roles)
         self._roles_at: RolesAt = roles if callable(roles) else lambda _: same or ()
         self._at_levels: dict[int, Mapping[str, AnyRole]] = {}
@@ -82,43 +80,44 @@ class Replica:
         self._index_errors = index_errors
         self._serving: dict[str, _RoleSlot] = {}
         self._foreign: set[str] = set()
-        """Addresses that are not served here, as far as they were met lately."""
+        """Cache of recently seen addresses that this replica does not serve."""
         self._admitted: dict[str, int] = {}
-        """Sender -> the epoch under which it is heard, as far as it was since the last LeaderElected."""
+        """Sender -> its accepted epoch; a cache since the last LeaderElected."""
         self._awake: dict[str, None] = {}
         self._watcher: ReplicaListener | None = None
         self._mark = sys.maxsize
         self.telling = True
-        """Whether people are told of illegal events. Not of those that were told of when they were new."""
+        """Whether illegal events are reported. Old ones are not: they were reported when they were new."""
         self.states: MutableMapping[str, Any] = {}
         self.leadership = LeadershipState()
         self.offset = -1
-        """The offset of the last event that was folded, fenced ones included."""
+        """The offset of the last folded event, fenced ones included."""
 
     @property
     def active_addresses(self) -> list[str]:
-        """The addresses whose states are not at rest: an event to EVERYONE concerns them, and no others."""
+        """The addresses whose states are not quiescent. Only they fold events to EVERYONE."""
         return list(self._awake)
 
     def is_active(self, role_address: str) -> bool:
-        """Whether the address has a state, and one that is not at rest."""
+        """Returns whether the address has a state that is not quiescent."""
         return role_address in self._awake
 
     def role(self, role_address: str, level: int | None = None) -> AnyRole:
-        """The role that serves an address, now or at a feature level."""
+        """Returns the role that serves an address, at the current or the given feature level."""
         roles = self._roles if level is None else self._roles_at_level(level)
         return roles[kind_of(role_address)]
 
     def serves(self, role_address: str) -> bool:
-        """Whether the address has a state here, once something was said to it."""
+        """Returns whether this replica keeps a state for the address."""
         return kind_of(role_address) in self._roles and (self._only is None or self._only(role_address))
 
     def watch(self, watcher: ReplicaListener, mark: int = sys.maxsize) -> None:
-        """The one that looks on; by default it is told of SnapshotTaken and StateHash only."""
+        """Sets the listener. Without a mark it receives SnapshotTaken and StateHash only."""
         self._watcher, self._mark = watcher, mark
 
     def restore(self, states: Mapping[str, Any], leadership: LeadershipState, offset: int) -> None:
-        """Continues where another replica was behind the event at `offset`; nothing was folded here yet."""
+        """Continues from the state of another replica after the event at `offset`. This replica must not have folded
+        anything."""
         self.states, self.leadership, self.offset = dict(states), leadership, offset
         self._admitted = {}
         self._use_level(leadership.feature_level)
@@ -132,7 +131,8 @@ class Replica:
     def resume(
         self, states: MutableMapping[str, Any], awake: Iterable[str], leadership: LeadershipState, offset: int
     ) -> None:
-        """As `restore`, with the mapping itself as states, of which none is looked at: `awake` are not at rest."""
+        """As `restore`, but keeps the mapping itself and reads none of its states. `awake` lists the addresses that are
+        not quiescent."""
         self.states, self.leadership, self.offset = states, leadership, offset
         self._admitted = {}
         self._use_level(leadership.feature_level)
@@ -141,20 +141,20 @@ class Replica:
                 self._awake[role_address] = None
 
     def accepts(self, record: Record) -> bool:
-        """Whether the event, which comes next, is not fenced."""
+        """Returns whether the next event is not fenced."""
         header = record.header
         if self._admitted.get(header.sender) != header.sender_epoch:
             return self._accepts(record)
         return type(record.body) is not LeaderElected or self.leadership.accepts(record)
 
     def apply(self, record: Record) -> list[str]:
-        """Folds one event; returns the addresses whose state has changed."""
+        """Folds one event; returns the addresses whose state changed."""
         offset, header, body = record.offset, record.header, record.body
         if offset >= self._mark and self._watcher is not None:
             self._mark = self._watcher.on_position(offset)
         self.offset = offset
         sender, recipient = header.sender, header.recipient
-        # As `admits`, without the price of a call for every event.
+        # This is `accepts`, inlined to save a call for every event.
         if self._admitted.get(sender) != header.sender_epoch and not self._accepts(record):
             return []
         if type(body) is LeaderElected:
@@ -163,7 +163,7 @@ class Replica:
             self.leadership = self.leadership.evolve(record)
             self._admitted = {}
             role = body.role
-            # A claim begins no job, and wakes none.
+            # A claim neither starts nor activates a job.
             if kind_of(role) == JOB_MASTER and role not in self._awake:
                 return []
             return [role] if self._fold(role, record) else []
@@ -171,13 +171,15 @@ class Replica:
             if type(body) is FeatureLevelRaised:
                 self.leadership = self.leadership.evolve(record)
                 self._use_level(self.leadership.feature_level)
-                # Whoever asked for it does so no more.
+                # The requester no longer requests it.
                 return [sender] if self._fold(sender, record) else []
             if type(body) in _ABOUT_STATES:
                 if self._watcher is not None:
                     self._watcher.on_event(record)
                 return []
-            return [each for each in self.active_addresses if self._fold(each, record)]
+            return [
+                role_address for role_address in self.active_addresses if self._fold(role_address, record)
+            ]
         foreign = self._foreign
         changed = [sender] if sender not in foreign and self._fold(sender, record) else []
         if recipient != sender and recipient not in foreign and self._fold(recipient, record):
@@ -185,7 +187,7 @@ class Replica:
         return changed
 
     def recent_events(self, role_address: str) -> tuple[Record, ...]:
-        """The last events that an address folded, oldest first; none of what is at rest."""
+        """Returns the last events that the address folded, oldest first; none if it is quiescent."""
         served = self._serving.get(role_address)
         return () if served is None else tuple(served.story)
 
@@ -202,18 +204,18 @@ class Replica:
                 served.use_level(roles[kind_of(role_address)])
 
     def _accepts(self, record: Record) -> bool:
-        """As the Leadership does, which is asked once for each sender and epoch: it changes seldom."""
+        """As LeadershipState.accepts, cached by sender and epoch because leadership seldom changes."""
         if not self.leadership.accepts(record):
             return False
         header = record.header
-        # Clients, which come and go without end, are heard under any epoch.
+        # Clients are accepted under any epoch; their number is unbounded, so they are not cached.
         if type(record.body) is not LeaderElected and kind_of(header.sender) != CLIENT:
             self._admitted[header.sender] = header.sender_epoch
         return True
 
     def _serve(self, role_address: str) -> _RoleSlot | None:
         if not self.serves(role_address):
-            # Clients come and go without end.
+            # The number of clients is unbounded.
             if len(self._foreign) >= _MOST_FOREIGN:
                 self._foreign.clear()
             self._foreign.add(role_address)
@@ -222,12 +224,12 @@ class Replica:
         return served
 
     def _forget(self, role_address: str) -> None:
-        """Keeps no more than the state."""
+        """Keeps the state only."""
         self._awake.pop(role_address, None)
         self._serving.pop(role_address, None)
 
     def _fold(self, role_address: str, record: Record) -> bool:
-        """Whether the event was a legal step of an address that is served here, and one that changed its state."""
+        """Returns whether the event changed the state of an address that this replica serves."""
         served = self._serving.get(role_address) or self._serve(role_address)
         if served is None:
             return False
@@ -241,7 +243,7 @@ class Replica:
                 self._forget(role_address)
             return False
         if after is before:
-            # At rest or awake, as it was.
+            # The state stays quiescent or active, as before.
             if role_address in self._awake:
                 served.story.append(record)
             else:
@@ -259,16 +261,17 @@ class Replica:
 
 
 def tune_gc_for_replay() -> None:
-    """For processes that fold: has the garbage collector look at young objects less often.
+    """Lets the garbage collector scan young objects less often, for processes that fold.
 
-    States are trees of frozen data that stay. Looking every 700 objects, as Python does by default, took a third of all
-    folding and found nothing (docs/notes/event-cost.md).
+    States are trees of frozen data that live long. With Python's default, a scan every 700 objects, the collector took
+    a
+    third of the folding time and found nothing (docs/notes/event-cost.md).
     """
     gc.set_threshold(_YOUNG_OBJECTS)
 
 
 class IllegalEventReporter:
-    """Tells people of illegal events, but not of thousands: when a large job fails, each of its tasks may say one."""
+    """Logs illegal events, with a rate limit: when a large job fails, each of its tasks may send one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,8 +1,9 @@
-"""ResourceProfile as a value that can be compared, added and subtracted (Flink's ResourceProfile).
+"""Resource profiles as values to compare, add and subtract (Flink's ResourceProfile).
 
-UNKNOWN is None, also on the wire: a request that any slot serves. ZERO needs nothing. ANY offers more than any request
-needs. A slot matches a request if it offers at least as much in every dimension. Fractional amounts (CPU cores,
-extended resources) have eight decimals, as in Flink, so that the order of additions does not matter.
+UNKNOWN is None, also in events: a request without requirements, which any slot fulfils. ZERO requires nothing. ANY
+offers more of every resource than any request needs. A slot matches a request if it offers at least as much of every
+resource. Fractional amounts (CPU cores, extended resources) are rounded to eight decimals, as in Flink, so that the
+order of additions does not change the sum.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Hashable
 from ...schemas.types import ResourceProfile
 
 Profile = ResourceProfile | None
-"""What a slot offers or a request wants; None is UNKNOWN."""
+"""What a slot offers or a request requires; None is UNKNOWN."""
 ProfileKey = tuple[Hashable, ...]
-"""Equal for profiles that mean the same; sorts among keys of known profiles."""
+"""A sortable key, equal for equivalent profiles."""
 
 UNKNOWN: Profile = None
 ZERO = ResourceProfile(
@@ -39,7 +40,7 @@ _DECIMALS = 8
 
 
 def profile_key(profile: Profile) -> ProfileKey:
-    """The profile as something hashable; UNKNOWN has the empty key. An extended resource of 0 is as good as none."""
+    """Returns a hashable key of the profile; UNKNOWN has the empty key. An extended resource of 0 counts as absent."""
     if profile is None:
         return ()
     extended = profile.extended_resources
@@ -58,12 +59,12 @@ _ANY_KEY = profile_key(ANY)
 
 
 def is_any(profile: Profile) -> bool:
-    """Whether the profile is ANY."""
+    """Returns whether the profile is ANY."""
     return profile_key(profile) == _ANY_KEY
 
 
 def matches(offered: Profile, required: Profile) -> bool:
-    """Whether what is offered is enough. An offer that is UNKNOWN is enough for what is UNKNOWN only."""
+    """Returns whether `offered` is enough for `required`. An UNKNOWN offer matches an UNKNOWN requirement only."""
     if required is None:
         return True
     if offered is None:
@@ -85,7 +86,7 @@ def matches(offered: Profile, required: Profile) -> bool:
 
 
 def merge(one: Profile, other: Profile) -> Profile:
-    """Both together. With ANY it is ANY, else with UNKNOWN it is UNKNOWN."""
+    """Returns the sum of both. ANY plus anything is ANY; otherwise UNKNOWN plus anything is UNKNOWN."""
     if one is None and other is None:
         return UNKNOWN
     if is_any(one) or is_any(other):
@@ -96,18 +97,18 @@ def merge(one: Profile, other: Profile) -> Profile:
 
 
 def subtract(whole: Profile, part: Profile) -> Profile:
-    """What is left of `whole`. ANY and UNKNOWN as for `merge`. Raises ValueError where `part` is more than `whole`."""
+    """Returns `whole` minus `part`. ANY and UNKNOWN as in `merge`. Raises ValueError if `part` exceeds `whole`."""
     if is_any(whole) or is_any(part):
         return ANY
     if whole is None or part is None:
         return UNKNOWN
     if not matches(whole, part):
-        raise ValueError(f"{describe(part)} can't be taken out of {describe(whole)}: that is less")
+        raise ValueError(f"{describe(part)} cannot be subtracted from {describe(whole)}: it is smaller")
     return _combine(whole, part, -1)
 
 
 def describe(profile: Profile) -> str:
-    """The profile for people: `1 CPU, 256 MiB heap, 1 gpu`."""
+    """Formats the profile for people: `1 CPU, 256 MiB heap, 1 gpu`."""
     if profile is None:
         return "UNKNOWN"
     if is_any(profile):
@@ -142,5 +143,5 @@ def _combine(one: ResourceProfile, other: ResourceProfile, sign: int) -> Resourc
 
 
 def _add(one: float, other: float) -> float:
-    # 0.0 is added so that -0.0 does not come out.
+    # Adding 0.0 turns -0.0 into 0.0.
     return round(one + other, _DECIMALS) + 0.0

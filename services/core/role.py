@@ -1,17 +1,17 @@
-"""The contract of a role: the Decider pattern, with instructions for side effects.
+"""The contract of every role (the Decider pattern: evolve and decide).
 
-1. `evolve` applies a recorded event. It handles events that the role received and events that it sent in the same way.
-   It is total and deterministic: no clock, no randomness, no IO. An event that is not a legal step raises
-   `IllegalEvent`; all readers then ignore that event.
-2. `decide` compares the state with its target and returns the events to append. After they are appended and applied,
-   `decide` returns nothing more. It costs O(number of events to send).
-3. `instructions` are the side effects that the state demands. The role's shell performs each once and reports the
-   result as events. An instruction stays in the state until such an event is applied, so that the shell of the next
-   leader finds it again.
-4. Nothing depends on the iteration order of a map: events to send are ordered by the events that caused them.
-5. A state may be quiescent (`is_quiescent`): there is nothing to send, now or later, nothing is instructed, and no
-   event to EVERYONE and no new leader changes it. Replicas and hosts skip quiescent states until an event addresses
-   them, so the cost of an event to EVERYONE does not grow with the number of ended jobs.
+1. `evolve` defines what the log means. It folds the events that the role receives and the events that it sends. It is
+   total and deterministic: no clock, no randomness, no IO. An event that is not a legal step raises `IllegalEvent` and
+   changes nothing; all readers ignore that event.
+2. `decide` returns the events that the state requires and that are not in the log yet. Once they are appended and
+   folded, `decide` returns nothing more. It costs O(number of returned events).
+3. `instructions` are the actions that the state requires of the outside world. The role's shell performs each once and
+   reports the result as an event. An instruction stays in the state until that event is folded, so that the shell of
+   the next leader finds it again.
+4. Nothing depends on the iteration order of a map: `decide` returns events in the order of the events that caused them.
+5. A state may be quiescent (`is_quiescent`): it requires no event, now or later, issues no instruction, and no event to
+   EVERYONE and no new leader changes it. Replicas and hosts skip quiescent states until they receive an event, so the
+   cost of an event to EVERYONE depends on active addresses only. A quiescent state should be small.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...schemas.types import Header
 from .reason_limits import truncate_reasons
 
 Time = int
-"""Microseconds since the epoch, always an argument, never read inside a role."""
+"""Microseconds since the epoch. Always an argument: a role never reads a clock."""
 
 S = TypeVar("S")
 
@@ -40,27 +40,27 @@ TASK_EXECUTOR = "task_executor"
 REST_SERVER = "rest_server"
 CLIENT = "client"
 STANDBY = "standby"
-"""standby/<session>: a master that does not lead the Dispatcher, where it tells what its states come to."""
+"""standby/<session>: a master that does not lead the Dispatcher. It sends the hashes of its states from there."""
 
 
 def address(kind: str, instance: str) -> str:
-    """The address of one of many: job_master/<job id>, task_executor/<resource id>, client/<name>."""
+    """Returns the address of one instance: job_master/<job id>, task_executor/<resource id>, client/<name>."""
     return f"{kind}/{instance}"
 
 
 @functools.lru_cache(1 << 16)
 def kind_of(role_address: str) -> str:
-    """The kind of role that an address belongs to."""
+    """Returns the kind of role of an address."""
     return role_address.partition("/")[0]
 
 
 def instance_of(role_address: str) -> str:
-    """What follows the kind: a job id, a resource id, a client's name; empty for a role that there is one of."""
+    """Returns the part after the kind: a job id, a resource id, a client's name; empty for a role with one instance."""
     return role_address.partition("/")[2]
 
 
 class IllegalEvent(Exception):
-    """An event that is no legal step from the state in which it found the role; the state is unchanged."""
+    """The event is not a legal step from the current state of the role. The state is unchanged."""
 
     def __init__(self, record: Record, state: str, why: str) -> None:
         self.record = record
@@ -71,17 +71,17 @@ class IllegalEvent(Exception):
 
 
 Step = Callable[[S, Record, Any], S]
-"""(state, record, the record's body) -> the state after it. Raises IllegalEvent."""
+"""(state, record, body of the record) -> the next state. Raises IllegalEvent."""
 
 
 class Steps(Generic[S]):
-    """A role's transitions as a table: what each event that it may hear or say does to its state."""
+    """The transition table of a role: one step for each event that the role may receive or send."""
 
     def __init__(self, table: Mapping[type[Body], Step[S]]) -> None:
         self._table = dict(table)
 
     def apply(self, state: S, record: Record) -> S:
-        """The state after the event. Raises IllegalEvent, also for an event that is not in the table."""
+        """Returns the next state. Raises IllegalEvent, also for an event that is not in the table."""
         step = self._table.get(type(record.body))
         if step is None:
             raise IllegalEvent(record, "any", "it has no step for this event")
@@ -94,12 +94,13 @@ class Steps(Generic[S]):
 
 
 def unchanged(state: S, _record: Record, _body: Body) -> S:
-    """The step of an event that a role may hear but that means nothing to it."""
+    """The step of an event that a role may receive but that does not change its state."""
     return state
 
 
 class OutgoingEvent(msgspec.Struct, frozen=True):
-    """An event that a role owes: all of it but what `seal` adds. `cause` is the offset that made the role owe it."""
+    """An event that a role has to send, without the header that `with_headers` adds. `cause` is the offset of the event
+    that requires it."""
 
     recipient: str
     body: Body
@@ -107,16 +108,16 @@ class OutgoingEvent(msgspec.Struct, frozen=True):
 
 
 class Instruction(msgspec.Struct, frozen=True, tag=True):
-    """What a state demands of the outside world; `key` is the same whenever the same thing is demanded."""
+    """An action that a state requires of the outside world. The same action always has the same `key`."""
 
     @property
     def key(self) -> str:
-        """Identifies the demand among all that the role ever makes."""
+        """Identifies the action among all that the role ever requires."""
         raise NotImplementedError
 
 
 class Role(Protocol[S]):
-    """One kind of role. It keeps nothing: states are given to it, one per address."""
+    """One kind of role. It is stateless: the caller passes in the state of an address."""
 
     @property
     def kind(self) -> str:
@@ -124,61 +125,61 @@ class Role(Protocol[S]):
         ...
 
     def initial(self, role_address: str) -> S:
-        """The state before the first event."""
+        """Returns the state before the first event."""
         ...
 
     def evolve(self, state: S, record: Record) -> S:
-        """The state after the event. Raises IllegalEvent."""
+        """Returns the state after the event. Raises IllegalEvent."""
         ...
 
     def decide(self, state: S, now: Time) -> list[OutgoingEvent]:
-        """What is owed now, in the order in which it is to be said."""
+        """Returns the events to append now, in this order."""
         ...
 
     def deadline(self, state: S) -> Time | None:
-        """When time alone will make `decide` owe something; None: never."""
+        """Returns the time at which `decide` may return events even if no event arrives; None: never."""
         ...
 
     def instructions(self, state: S) -> Sequence[Instruction]:
-        """What the outside world is asked for, in order."""
+        """Returns the actions that the state requires, in order."""
         ...
 
     def is_quiescent(self, state: S) -> bool:
-        """Whether nothing but an event to this very address will ever change the state, or make it owe anything."""
+        """Returns whether only an event to this address can change the state or make it require anything."""
         ...
 
 
 AnyRole = Role[Any]
 Emit = Callable[[str, OutgoingEvent], None]
-"""(address, what) -> said on behalf of that address, as soon as possible; callable from any thread."""
+"""(address, event) -> appends the event as an event of that address as soon as possible. Thread-safe."""
 
 
 class Shell(Protocol):
-    """The part of a role that touches the world: it obeys, and says what happened."""
+    """The part of a role that does IO: it performs instructions and reports the results as events."""
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
-        """Begins what it has not begun yet; returns at once. Called by the leader's host only, on its thread."""
+        """Starts the instructions that it has not started yet; returns at once. Only the leader's host calls it, on its
+        thread."""
         ...
 
     def retire(self, role_address: str) -> None:
-        """The process does not lead this address any more: begins nothing more of it, and says nothing more of what it
-        has begun, which may come to its end. Returns at once; on the host's thread. `perform` may follow, and begins
-        afresh."""
+        """The process no longer leads this address: starts nothing more for it and emits no more events. Work that
+        already runs may finish. Returns at once; called on the host's thread. A later `perform` starts from scratch."""
         ...
 
     def close(self) -> None:
-        """Stops what it began, in order."""
+        """Stops the running work, in order."""
         ...
 
 
 class Clock(Protocol):
-    """Where hosts read the time."""
+    """Returns the current time for a host."""
 
     def __call__(self) -> Time: ...
 
 
 def derive_id(*parts: object) -> str:
-    """16 bytes in hexadecimal, the same for the same parts: ids are derived, never drawn."""
+    """Returns 16 bytes in hexadecimal, the same for the same parts. Ids are derived, never random."""
     text = "\x1f".join(map(str, parts))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -194,9 +195,9 @@ def with_headers(
     count: int,
     decided: bool = False,
 ) -> list[Event]:
-    """Adds the headers, and cuts reasons that are too long. `count` is how many events the sender has said in this
-    epoch: it keeps ids apart. `decided`: whether `decide` owed them, at `now`, from the state behind `decided_at`; else
-    a shell tells of what happened."""
+    """Adds headers and truncates long reasons. `count` is the number of events that the sender has sent in this epoch;
+    it makes ids unique. `decided`: True for events that `decide` returned at `now` for the state after `decided_at`;
+    False for events that a shell reports."""
     speaker = _sender_id(cluster, sender, epoch)
     return [
         Event(
@@ -205,18 +206,18 @@ def with_headers(
                 time=now,
                 sender=sender,
                 sender_epoch=epoch,
-                recipient=each.recipient,
-                cause=each.cause,
+                recipient=event.recipient,
+                cause=event.cause,
                 decided_at=decided_at,
                 decided=decided,
             ),
-            truncate_reasons(each.body),
+            truncate_reasons(event.body),
         )
-        for number, each in enumerate(owed, count)
+        for number, event in enumerate(owed, count)
     ]
 
 
 @functools.lru_cache(1 << 12)
 def _sender_id(cluster: str, sender: str, epoch: int) -> str:
-    """Hashed once for all that a leader says: a hash an event would cost as much as writing the event."""
+    """Cached for all events of a leader: a hash for each event would cost as much as encoding the event."""
     return derive_id(cluster, sender, epoch)

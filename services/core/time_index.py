@@ -1,8 +1,8 @@
-"""Keys ordered by time (or offset), first in first out for equal times.
+"""An immutable queue of keys ordered by time (or offset); keys of equal time stay in insertion order.
 
-The first key is found in O(1) after any change: deadlines and queues are built on it. Times of new keys rarely go back.
-A key with an earlier time, from a machine whose clock is behind, is inserted at its place, so a wrong clock affects
-only its own keys.
+The first key is found in constant time. Deadlines and queues are built on it. The index assumes that times almost never
+go back. If another machine's clock is ahead, a key with an earlier time is inserted before the keys with a later one: a
+wrong clock affects its own keys only.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from immutables import Map
 
 
 class FifoTimeIndex(msgspec.Struct, frozen=True):
-    """The keys by their places; `places` finds them again. What was removed leaves holes from `head` to `tail`."""
+    """Keys by position; `places` maps a key to its position. Removed keys leave holes between `head` and `tail`."""
 
     entries: Map[int, tuple[str, int]] = Map()
-    """Place -> key and time."""
+    """Position -> key and time."""
     places: Map[str, int] = Map()
     head: int = 0
-    """The place of the first key, if there is any."""
+    """The position of the first key, if there is any."""
     tail: int = 0
-    """The place behind the last key."""
+    """The position after the last key."""
     latest: int = 0
-    """The latest time that a key was added with since there was none."""
+    """The latest time of any key added since the index was last empty."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -36,7 +36,7 @@ class FifoTimeIndex(msgspec.Struct, frozen=True):
         return key in self.places
 
     def __iter__(self) -> Iterator[str]:
-        """The keys, first to last."""
+        """Iterates over the keys, first to last."""
         entries = self.entries
         for place in range(self.head, self.tail):
             entry = entries.get(place)
@@ -45,11 +45,11 @@ class FifoTimeIndex(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> tuple[str, int] | None:
-        """The first key and its time."""
+        """Returns the first key and its time, or None."""
         return self.entries.get(self.head)
 
     def until(self, time: int) -> Iterator[str]:
-        """The keys whose time is at most this, first to last."""
+        """Iterates over the keys with a time of at most `time`, first to last."""
         entries = self.entries
         for place in range(self.head, self.tail):
             entry = entries.get(place)
@@ -60,7 +60,8 @@ class FifoTimeIndex(msgspec.Struct, frozen=True):
             yield entry[0]
 
     def add(self, key: str, time: int) -> FifoTimeIndex:
-        """With the key behind all whose time is not later; one that is there keeps its place and time."""
+        """Inserts the key after all keys with the same or an earlier time. An existing key keeps its position and
+        time."""
         if key in self.places:
             return self
         place, later = self.tail, list[tuple[str, int]]()
@@ -77,7 +78,7 @@ class FifoTimeIndex(msgspec.Struct, frozen=True):
         return self._with(place, [(key, time), *reversed(later)])
 
     def _with(self, start: int, last: Sequence[tuple[str, int]]) -> FifoTimeIndex:
-        """With these as the last keys, from the place `start` on."""
+        """Returns the index with these as the last keys, from the position `start` on."""
         tail = start + len(last)
         entries, places = self.entries.mutate(), self.places.mutate()
         for place, entry in enumerate(last, start):
@@ -88,14 +89,14 @@ class FifoTimeIndex(msgspec.Struct, frozen=True):
         return FifoTimeIndex(entries.finish(), places.finish(), self.head, tail, self.latest)
 
     def move_to_end(self, time: int) -> FifoTimeIndex:
-        """The same keys in the same order, all with this time."""
+        """Returns the same keys in the same order, all with this time."""
         line = _EMPTY
         for key in self:
             line = line.add(key, time)
         return line
 
     def remove(self, key: str) -> FifoTimeIndex:
-        """Without the key, if it is there."""
+        """Returns the index without the key."""
         place = self.places.get(key)
         if place is None:
             return self

@@ -1,5 +1,4 @@
-"""Leader election for masters, and leader retrieval (Flink's LeaderElectionService and LeaderRetrievalService).
+"""Leader election: it grants masters the right to claim leadership, and publishes the leaders for clients.
 
-The log decides who leads (services/core/leadership.py). An election only gives the right to claim leadership in the
-log.
+The log decides who leads (services/core/leadership.py); a grant is only the right to append a claim.
 """

@@ -1,6 +1,4 @@
-"""Reads the candidates of a role from ZooKeeper, the leader included: for people, and to wait until a standby has
-joined.
-"""
+"""Reads the candidates for a role, the leader included."""
 
 from __future__ import annotations
 
@@ -16,7 +14,8 @@ from .settings import ZooKeeperSettings
 
 
 class CandidatesReader:
-    """A reader of its own. A context manager; raises KazooTimeoutError where ZooKeeper does not answer in time."""
+    """A reader with its own connection, as a context manager. Raises KazooTimeoutError if ZooKeeper does not answer in
+    time."""
 
     def __init__(self, settings: ZooKeeperSettings, *, timeout_s: float = 10.0) -> None:
         self._paths = Paths.from_settings(settings)
@@ -28,7 +27,7 @@ class CandidatesReader:
             raise
 
     def candidates_of(self, role: str) -> list[str]:
-        """The addresses of the masters that stand for a role (host:pid), the one that should lead first."""
+        """Returns the addresses (host:pid) of the candidates for a role, the next leader first."""
         path, found = self._paths.latch(role), []
         with contextlib.suppress(NoNodeError, *UNSETTLED):
             for node in in_order(self._client.get_children(path)):

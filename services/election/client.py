@@ -1,13 +1,13 @@
-"""kazoo's client, configured by the settings, with three additions.
+"""A kazoo client, created from the settings, with three additions.
 
-1. A connection timeout of its own. kazoo waits for a silent server as long as a session lasts: with one machine of
-   three gone, the session would expire before it tries the next server. The timeout also covers the session handshake:
-   a starting server may accept a connection and forget it (ZOOKEEPER-5051).
-2. The session timeout that the servers granted, which may be below the requested one.
-3. A way to drop the connection. kazoo sends no ping while it has other requests, so it may never detect a dead server.
+1. kazoo waits for a server that does not answer for a whole session timeout: with one of three machines down, the
+   session would be lost before it tries the next server. Here a connection has its own timeout, which also covers the
+   connect request: a server that is just starting may accept a connection and forget it (ZOOKEEPER-5051).
+2. kazoo does not report the session timeout that the servers granted, which may be shorter than the requested one.
+3. kazoo sends no ping while it has other requests to send, so it may never notice that the server is silent. Here the
+   caller can drop the connection.
 
-Everything else is kazoo's: states, requests, watches. Its Lock and Election recipes are not used: they are hints and do
-not fence.
+kazoo handles states, requests and watches. The recipes are ours: kazoo's Lock and Election do not fence.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ UNSETTLED: tuple[type[Exception], ...] = (
     SessionExpiredError,
     SessionMovedError,
 )
-"""What was asked for may have happened or not: look again once there is a connection."""
+"""The request may or may not have been executed: read the state again once there is a connection."""
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 0.5
 _READ_OF_SESSION = 2 / 3
-"""The part of the session timeout after which kazoo takes a silent server for gone."""
+"""The fraction of the session timeout after which kazoo treats a silent server as down."""
 
 
 class LastErrorHandler(logging.Handler):
-    """Keeps the last complaint of a client, which makes one for each attempt: for people one line an outage will do."""
+    """Keeps the last message of a client, which logs one for each attempt. One line for an outage is enough."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -64,10 +64,10 @@ class LastErrorHandler(logging.Handler):
 
 
 class Client(KazooClient):  # type: ignore[misc]
-    """`complaints` has what the client last complained of."""
+    """`complaints` holds the last message that the client logged."""
 
     def __init__(self, settings: ZooKeeperSettings, name: str) -> None:
-        """Raises ConfigurationError where SASL is asked for and its package is not installed."""
+        """Raises ConfigurationError if SASL is configured and its package is not installed."""
         self.complaints = LastErrorHandler()
         logger = logging.Logger(name, logging.WARNING)
         logger.addHandler(self.complaints)
@@ -97,20 +97,22 @@ class Client(KazooClient):  # type: ignore[misc]
 
     @property
     def session_timeout_s(self) -> float:
-        """For how long the servers let the session live without a word, in seconds."""
+        """The session timeout that the servers granted, in seconds."""
         return self._connection.granted_s or self._asked_s
 
     @property
     def is_dead(self) -> bool:
-        """Whether the client has given up for ever, such as after it was refused; only another one can connect then."""
+        """Whether the client has given up for good, for example after a rejected authentication; create another one to
+        connect."""
         return self._connection.has_ended
 
     def drop_connection(self) -> None:
-        """Ends the connection, not the session: the client connects anew, to whichever server answers."""
+        """Closes the connection, not the session: the client reconnects to any server that answers."""
         self._connection.drop()
 
     def discard(self) -> None:
-        """Ends the session, if it can, and all threads. Takes seconds where no server answers; not for listeners."""
+        """Ends the session, if possible, and all threads. Takes seconds if no server answers; do not call it in a
+        listener."""
         with contextlib.suppress(Exception):
             self.stop()
         with contextlib.suppress(Exception):
@@ -137,7 +139,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._timeout_s = timeout_s
 
     def _invoke(self, timeout: float, *args: Any, **more: Any) -> Any:
-        """What is said to establish a connection, and its answer."""
+        """Sends the connect request and returns the answer."""
         return super()._invoke(min(timeout, self._timeout_s), *args, **more)
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
@@ -163,7 +165,9 @@ def _sasl_options(settings: ZooKeeperSettings) -> dict[str, str] | None:
     if importlib.util.find_spec("puresasl") is None:
         needed = "pip install 'tailrace[sasl]'"
         raise ConfigurationError(
-            [f"{ZOOKEEPER_SASL.key} is {sasl.mechanism}, but the package pure-sasl is not there: {needed}"]
+            [
+                f"{ZOOKEEPER_SASL.key} is {sasl.mechanism}, but the package pure-sasl is not installed: {needed}"
+            ]
         )
     found = {"mechanism": sasl.mechanism.value, "service": sasl.service}
     if sasl.mechanism is SaslMechanism.DIGEST_MD5:

@@ -15,8 +15,8 @@ from .zookeeper_leader_election import ZooKeeperLeaderElection
 def create_leader_election(
     configuration: Configuration, me: LeaderInformation, log: LivenessTrackingLog
 ) -> LeaderElection | None:
-    """What a master contends by, `me` being what it says of itself where it leads, and `log` the one that it leads by;
-    None where nobody stands against it.
+    """Returns the election of a master, or None if there is none. `me` is published when it leads; `log` is its event
+    log.
 
     Raises ConfigurationError.
     """

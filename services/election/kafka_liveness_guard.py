@@ -1,11 +1,12 @@
-"""Gives leadership back while Kafka does not answer this process.
+"""Returns leadership grants while Kafka does not answer, so that a master that reaches Kafka can lead.
 
-A master that reaches ZooKeeper but not Kafka can send or receive no event, so nothing that it does takes effect; yet
-while it holds its grants nobody else can claim leadership. After one session timeout without an answer from Kafka the
-guard leaves all elections, as if the session were lost, and rejoins when Kafka answers. Events that were in flight then
-come after the claim of another leader, and every reader ignores them.
+A master that reaches ZooKeeper but not Kafka cannot append or read events, yet it blocks the election while it holds
+its
+grants. After a session timeout without an answer from Kafka the guard returns all grants, as if the session had ended,
+and joins no election until Kafka answers again. Appends that were in flight then follow another process's claim in the
+log, and every reader ignores them.
 
-From half of that timeout on, the election is suspended: events would only queue.
+From half of that time on the grants are suspended: new events would only wait.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from .log_liveness import LivenessTrackingLog
 _log = logger(__name__)
 
 _LOOKS = 12
-"""So often within a session timeout it is looked."""
+"""Checks for each session timeout."""
 _PATIENCE = 5 / 6
-"""The part of the session timeout after which mandates are given back: two looks before it is over."""
+"""The fraction of the session timeout after which grants are returned: two checks before the timeout."""
 _DOUBT = 1 / 2
 _NOTHING: Mapping[str, int | None] = {}
 
 
 class KafkaLivenessGuard:
-    """Mandates of `mandates`, for as long as Kafka answers `log`."""
+    """The grants of `mandates`, for as long as Kafka answers `log`."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class KafkaLivenessGuard:
         timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`timeout_s`: ZooKeeper's session timeout. Nothing is looked at before `start`."""
+        """`timeout_s`: ZooKeeper's session timeout. The checks begin with `start`."""
         self._mandates = mandates
         self._heard = log
         self._timeout = timeout_s
@@ -77,7 +78,7 @@ class KafkaLivenessGuard:
         self._mandates.confirm_leadership(role, epoch)
 
     def start(self) -> None:
-        """Begins to look, in a thread of its own; once."""
+        """Starts the checks in a thread; call it once."""
         self._thread.start()
 
     def close(self) -> None:
@@ -87,8 +88,9 @@ class KafkaLivenessGuard:
         self._mandates.close()
 
     def check(self) -> None:
-        """Whether Kafka answers, and what follows; a twelfth of the timeout after the last look."""
-        # Who stands for nothing yet may still restore a snapshot.
+        """Checks whether Kafka answers, and suspends, returns or requests grants accordingly. Call it every twelfth of
+        the timeout."""
+        # A process that has not joined an election yet may still restore a snapshot.
         silence = self._heard.unanswered_timer(
             self._clock(), self._timeout / _LOOKS, reads=bool(self._wanted)
         )
@@ -108,7 +110,7 @@ class KafkaLivenessGuard:
                 self._away = False
                 for role in self._wanted:
                     self._mandates.join(role)
-        # Of what was given back nothing can be suspended.
+        # No grants are left to suspend.
         self._doubtful = not self._away and silence >= self._timeout * _DOUBT
 
     def _run(self) -> None:

@@ -1,16 +1,16 @@
-"""One candidate for one role: a leader latch (Curator's LeaderLatch; ZooKeeper's leader election recipe).
+"""One candidate for one role: the leader latch (ZooKeeper's leader election recipe, Curator's LeaderLatch).
 
-Each candidate has an ephemeral sequential node below the role's node; the lowest number leads. A candidate watches only
-the node before its own, so the end of one candidate wakes one other. The leader watches its own node, because somebody
-may delete it.
+Each candidate has an ephemeral, sequential node below the role's node; the lowest number leads. A candidate watches the
+node directly before its own, so that the end of one candidate wakes one other. The leader watches its own node, because
+somebody may delete it.
 
-- A node belongs to one term. When a term ends, because leadership was given back, or the session or its lease was lost,
-  the node is deleted, and the next term has a new node behind all that wait. The node's creation zxid is the term's
-  epoch. Nodes of a role are created in the order of their numbers, so epochs rise.
-- If the answer to a creation was lost, the node may exist. A node that nobody uses would block the election as long as
-  its session lives. So the latch looks for the GUID in the node's name, and takes the node over or deletes it.
-- A node found by its GUID must belong to the current session: a node of an earlier session is about to expire.
-- The leader publishes its address in one transaction with a check that its own node still exists.
+- A node belongs to one term. When a term ends (it is returned, or its session is lost or no longer trusted), the node
+  is deleted, and the next term creates a node behind all waiting candidates. The node's creation zxid is the epoch of
+  the term. Nodes of a role are created in the order of their numbers, so epochs rise.
+- A create request whose answer was lost may have created a node. An unused candidate node would block the election for
+  as long as its session lives. The latch therefore finds it by the GUID in its name, and uses or deletes it.
+- A node found by its GUID must belong to the current session: a node of an earlier session is about to vanish.
+- A leader publishes itself in one transaction with a check that its own node still exists.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from .session import Session
 
 
 class Latch:
-    """For the thread of its session, which asks what is yielded. After an error everything may be tried again."""
+    """Used on the thread of its session, which sends the yielded requests. After an error every step may be
+    repeated."""
 
     def __init__(
         self, session: Session, paths: Paths, role: str, content: bytes, on_change: Callable[[Latch], None]
     ) -> None:
-        """`content` of the contender's node is for people; `on_change` is called by any thread, and returns at once."""
+        """`content` of the candidate's node is for people. `on_change` is called from any thread and must return at
+        once."""
         self.role = role
         self._session = session
         self._paths = paths
@@ -51,15 +53,16 @@ class Latch:
         self._leader = paths.leader(role)
         self._guid: str | None = None
         self._guids: set[str] = set()
-        """Of this latch's nodes that may still be there."""
+        """The nodes of this latch that may still exist."""
         self._node: str | None = None
-        """Its own, once it is known."""
+        """The path of its own node, once it is known."""
         self._made_path = False
-        """Whether its role's node, of a job, was not there before; then the leader's is not either."""
+        """Whether the node of its role, for a job, did not exist before; then the leader's node does not exist
+        either."""
         self._published = False
 
     def acquire(self) -> RequestSteps[int | None]:
-        """The epoch of its term, where it leads; None while another is before it."""
+        """Returns the epoch of its term if it leads; None while another candidate is before it."""
         if self._guid is None:
             yield from self._enter()
         while True:
@@ -88,12 +91,12 @@ class Latch:
             return None
 
     def node_exists(self) -> RequestSteps[bool]:
-        """Whether the node of its term is there still, and of this session."""
+        """Returns whether the node of its term still exists and belongs to this session."""
         found = yield self._session.client.exists_async(self._node or self._path, watch=self._on_event)
         return found is not None and self._node is not None and found.ephemeralOwner == self._session.id
 
     def publish(self, content: bytes) -> RequestSteps[None]:
-        """Says who leads, where others look for it; only while its own node exists."""
+        """Publishes the leader information; only while its own node exists."""
         with_parents = self._made_path
         while self._node is not None:
             found = yield from self._leader_node()
@@ -125,13 +128,13 @@ class Latch:
                     raise error
 
     def end(self) -> None:
-        """Its term, or its wait, is over. Nodes that it may have left, in whatever session, stay known as its own."""
+        """Ends its term or its wait. Nodes that it may have left, in any session, stay on its list."""
         self._guid = self._node = None
         self._published = False
 
     def leave(self, *, for_ever: bool) -> RequestSteps[bool]:
-        """Removes its nodes, and those of its job that are empty then. Whether nothing more is to be done: `for_ever`
-        asks that nothing of the job is left, also where others still contend for it."""
+        """Deletes its nodes, and those of its job that are empty then. Returns whether it is done: with `for_ever`
+        nothing of the job may remain, even if other candidates still wait for it."""
         of_job = self._paths.of_job(self.role)
         if (
             of_job
@@ -152,17 +155,17 @@ class Latch:
         return empty or not for_ever
 
     def purge(self) -> RequestSteps[None]:
-        """Removes all that there is of a job, whoever made it."""
+        """Deletes all nodes of a job, of any process."""
         for path in self._paths.of_job(self.role):
             yield from self._delete_all(path)
 
     def _restart(self) -> None:
-        """Somebody has removed its node. That is told before anything else is done."""
+        """Its node was deleted by somebody else. Reports that before anything else."""
         self.end()
         self._on_change(self)
 
     def _enter(self) -> RequestSteps[None]:
-        """A new node for a new term."""
+        """Creates a new node for a new term."""
         self._guid, self._node = secrets.token_hex(16), None
         self._guids.add(self._guid)
         client, prefix = self._session.client, f"{self._path}/{candidate(self._guid)}"
@@ -178,7 +181,7 @@ class Latch:
                 continue
 
     def _make_with(self, path: str, prefix: str) -> RequestSteps[bool]:
-        """The first contender makes the role's node too, of a job two, in one transaction."""
+        """The first candidate also creates the role's node, for a job two nodes, in one transaction."""
         parents = self._levels(self._paths.latches, path)
         transaction = self._session.client.transaction()
         for parent in parents:
@@ -212,7 +215,7 @@ class Latch:
             yield from self._delete(self._leader)
 
     def _leave_in_one_transaction(self, of_job: tuple[str, ...]) -> RequestSteps[bool]:
-        """The usual end of a job, in one transaction: its last contender, which leads it, goes."""
+        """The usual end of a job: its last candidate, the leader, leaves in one transaction."""
         transaction = self._session.client.transaction()
         transaction.delete(self._node)
         transaction.delete(self._path)
@@ -222,11 +225,11 @@ class Latch:
             transaction.delete(self._leader)
             transaction.delete(leaders)
         _, error = yield from self._commit(transaction)
-        # Where it was not published itself, one that led the job before, and died, may have been.
+        # Even if this candidate did not publish itself, an earlier leader of the job that died may have.
         return error is None and (self._published or (yield from self._delete(leaders)))
 
     def _commit(self, transaction: Any) -> RequestSteps[tuple[int, KazooException | None]]:
-        """All of it or nothing: the first step that failed, and why."""
+        """Commits all or nothing; returns the index of the first failed operation and its error."""
         results: Iterable[Any] = yield transaction.commit_async()
         for index, result in enumerate(results):
             if isinstance(result, KazooException) and not isinstance(
@@ -243,7 +246,7 @@ class Latch:
         return found
 
     def _delete(self, path: str) -> RequestSteps[bool]:
-        """Whether the node is gone; one with children stays."""
+        """Returns whether the node is gone; a node with children stays."""
         try:
             yield self._session.client.delete_async(path)
         except NoNodeError:
@@ -269,6 +272,6 @@ class Latch:
         yield self._session.client.ensure_path_async(path)
 
     def _on_event(self, event: Any) -> None:
-        # Without a type: the connection is gone, and all is looked at again when there is one.
+        # No event type means that the connection is lost: everything is read again after a reconnect.
         if event.type != EventType.NONE:
             self._on_change(self)

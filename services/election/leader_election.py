@@ -1,7 +1,7 @@
-"""The right to claim leadership of a role, as the host sees it (Flink's LeaderElectionService).
+"""The right to claim leadership of a role, as the host sees it.
 
-An election grants roles. The host claims a granted role in the log, and leads once it reads its claim back unfenced. A
-wrong grant, or a late revocation, does no harm: the log decides.
+An election grants leadership; the host claims a granted role in the log, and leads once it has read its claim back
+unfenced. A wrong grant, or one whose end is noticed late, does no harm: the log decides.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from typing import Protocol
 
 
 class LeaderElection(Protocol):
-    """Of one process. All methods but `close` return at once; all may be called from any thread."""
+    """The election of one process. All methods except `close` return at once. Thread-safe."""
 
     @property
     def elected_by(self) -> str:
-        """Who gives the mandates, as LeaderElected says it; empty: nobody."""
+        """Who grants leadership, as LeaderElected records it; empty: nobody."""
         ...
 
     @property
     def suspended(self) -> bool:
-        """Whether it is not known for the moment who should lead: decide nothing, and keep everything."""
+        """Whether it is currently unknown who should lead: decide nothing, keep all state."""
         ...
 
     def join(self, role: str) -> None:
-        """Takes part in the election of a role; a second time does nothing."""
+        """Joins the election of a role; idempotent."""
         ...
 
     def leave(self, role: str, *, for_ever: bool = False) -> None:
-        """Takes part no more. `for_ever`: the role will never be led again, and nothing of it is to be left."""
+        """Leaves the election. `for_ever`: no process will lead the role again, so remove all its nodes."""
         ...
 
     def grants(self) -> Mapping[str, int | None]:
-        """The roles that this process should lead -> the epoch to claim; None: one more than the last.
+        """Returns the roles that this process should lead -> the epoch to claim; None: the last epoch plus one.
 
-        The same object for as long as nothing has changed.
+        Returns the same object as long as nothing changes.
         """
         ...
 
     def confirm_leadership(self, role: str, epoch: int) -> None:
-        """The log says so too: this process leads the role under this epoch, and whoever looks for the role's leader
-        may be told. For a role that was granted; a second time does nothing."""
+        """Confirms that the log accepted the claim: this process leads the role under this epoch and may be published
+        as its leader. Only for a granted role; idempotent."""
         ...
 
     def close(self) -> None:
-        """Gives everything back: another process may be elected at once. May take seconds."""
+        """Returns all grants, so that another process may be elected at once. May take seconds."""
         ...
 
 
 class StandaloneLeaderElection:
-    """`high-availability.type: none`: whoever starts is given what it contends for."""
+    """`high-availability.type: none`: every process is granted the roles that it asks for."""
 
     elected_by = ""
     suspended = False
@@ -67,7 +67,7 @@ class StandaloneLeaderElection:
     def leave(self, role: str, *, for_ever: bool = False) -> None:
         del for_ever
         with self._lock:
-            self._granted = {each: epoch for each, epoch in self._granted.items() if each != role}
+            self._granted = {other: epoch for other, epoch in self._granted.items() if other != role}
 
     def grants(self) -> Mapping[str, int | None]:
         return self._granted

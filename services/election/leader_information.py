@@ -1,6 +1,6 @@
-"""The address that a leader publishes under `/leader/...` (Flink's LeaderInformation).
+"""The information that a leader publishes under `/leader/...` in ZooKeeper, for leader retrieval.
 
-It is only a hint. Who leads, and since which offset, is in the log.
+It is a hint for connecting only: the log records who leads, and since when.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import msgspec
 
 
 class LeaderInformation(msgspec.Struct, frozen=True):
-    """`address` is for people (host:pid), `session_id` unique to the leader's process (LeaderElected.session),
-    `endpoints` the servers of the process: name -> host:port, such as blob. A JSON object in ZooKeeper.
-    """
+    """`address` is for people (host:pid), `session_id` identifies the leader's process (LeaderElected.session),
+    `endpoints` are the servers of the process: name -> host:port, such as blob. Stored as a JSON object in
+    ZooKeeper."""
 
     address: str
     session_id: str
@@ -22,12 +22,12 @@ class LeaderInformation(msgspec.Struct, frozen=True):
 
 
 def encode(information: LeaderInformation) -> bytes:
-    """The content of a leader's node."""
+    """Returns the content of a leader's node."""
     return msgspec.json.encode(information)
 
 
 def decode(content: bytes) -> LeaderInformation | None:
-    """The opposite; None for what is none, such as a node of another system."""
+    """Decodes the content of a leader's node; returns None for anything else, such as a node of another system."""
     try:
         return msgspec.json.decode(content, type=LeaderInformation)
     except msgspec.DecodeError:

@@ -1,7 +1,8 @@
-"""Finds the leader of a role: follows what the leader publishes, through a ZooKeeper watch (LeaderRetrievalService).
+"""Follows the leader of a role through a watch on the information that the leader publishes (Flink's
+LeaderRetrievalService).
 
-The last known leader stays known while ZooKeeper is unreachable, so that a short outage restarts nothing. The address
-is a hint; the log decides whether the leader's events count.
+The last known leader stays valid while ZooKeeper is unreachable: a short outage must not restart anything. It is a hint
+for connecting only: the log decides whether a leader's events count.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _log = logger(__name__)
 
 
 class NoLeader(Exception):
-    """Nobody was found in time; the text says whether ZooKeeper could be asked at all."""
+    """No leader was found in time. The message says whether ZooKeeper answered."""
 
 
 class LeaderRetriever:
-    """Of one role, until it is closed. A context manager.
+    """Follows the leader of one role until it is closed. A context manager.
 
-    `on_leader` is told of each change, in a thread of the retriever's own: the leader, or None when there is none.
+    Calls `on_leader` in its own thread on each change, with the leader, or None if there is none.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class LeaderRetriever:
         role: str,
         on_leader: Callable[[LeaderInformation | None], None] = lambda _: None,
     ) -> None:
-        """Connects in the background. Raises ConfigurationError where the settings cannot be obeyed here."""
+        """Connects in the background. Raises ConfigurationError if the settings cannot be applied on this machine."""
         self._role = role
         self._quorum = settings.quorum
         self._path = Paths.from_settings(settings).leader(role)
@@ -52,11 +53,11 @@ class LeaderRetriever:
 
     @property
     def leader(self) -> LeaderInformation | None:
-        """As last seen."""
+        """Returns the last known leader."""
         return self._leader
 
     def wait(self, timeout_s: float) -> LeaderInformation:
-        """The leader, as soon as there is one. Raises NoLeader."""
+        """Waits for a leader and returns it. Raises NoLeader."""
         with self._changed:
             if (
                 self._changed.wait_for(lambda: self._leader is not None, timeout_s)
@@ -71,7 +72,7 @@ class LeaderRetriever:
         raise NoLeader(f"no leader of {self._role} was found within {timeout_s:g} s: {reason}")
 
     def close(self) -> None:
-        """Follows no more."""
+        """Stops following."""
         self._session.close()
 
     def __enter__(self) -> Self:
@@ -83,18 +84,18 @@ class LeaderRetriever:
         self.close()
 
     def on_connected(self, *, anew: bool) -> None:
-        """The watch went with the connection: looks again (Tenant)."""
+        """The watch was lost with the connection: reads again (SessionListener)."""
         del anew
         self._stale = True
 
     def on_lost(self, *, gone: bool) -> None:
-        """Nothing is held (Tenant)."""
+        """It holds nothing (SessionListener)."""
 
     def on_closing(self) -> None:
-        """Nothing of it is there (Tenant)."""
+        """It has no nodes (SessionListener)."""
 
     def run_once(self) -> None:
-        """Looks, if something has changed (Tenant)."""
+        """Reads if something changed (SessionListener)."""
         while self._stale:
             self._stale = False
             try:
@@ -110,7 +111,7 @@ class LeaderRetriever:
 
     def _read(self) -> LeaderInformation | None:
         client, settle = self._session.client, self._session.settle
-        # The watch first: it also tells of a node that is not there yet.
+        # Set the watch first: it also fires when the node is created.
         if settle(client.exists_async(self._path, watch=self._on_event)) is None:
             return None
         try:
@@ -119,7 +120,7 @@ class LeaderRetriever:
             return None
         found = decode(content)
         if found is None:
-            _log.warning("what a leader says of itself cannot be read", path=self._path)
+            _log.warning("the information that a leader published cannot be read", path=self._path)
         return found
 
     def _on_event(self, event: WatchedEvent) -> None:

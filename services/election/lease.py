@@ -1,15 +1,15 @@
-"""How long a process may trust its ZooKeeper session, measured by its own clock.
+"""How long a process trusts its ZooKeeper session, by the local clock alone.
 
-ZooKeeper ends a session when it received nothing for the session timeout, and can tell the holder only after a
-reconnect: too late. So the holder counts from the moment when it *sent* the last request that was answered: the session
-can't have ended before that moment plus the timeout.
+ZooKeeper ends a session when it has heard nothing for the session timeout, but can report that only after a reconnect,
+which is too late. The holder therefore measures from the moment at which it *sent* the last request that was answered:
+the session cannot end earlier than the arrival of that request plus the timeout.
 
-- *fresh*, for two thirds of the timeout: nobody else can be elected, whatever happens to the network. The last third
-  covers what a server of the ensemble knows of a session and has not yet told its leader.
-- *held*, for the whole timeout: the process decides nothing, and gives nothing back. If it reconnects in time, it
+- *fresh*, for two thirds of the timeout: no other process can have been elected, whatever happens to the network. The
+  last third covers the time in which a server knows of the session and has not yet informed the ensemble's leader.
+- *held*, for the whole timeout: the process decides nothing, but gives nothing up. A master that reconnects in time
   continues as before.
-- *expired* after that, for good: nothing that was held under this lease returns, even if ZooKeeper kept the session,
-  because another process may have seen it as gone. The next lease is a new one.
+- *lapsed* after that, for good: grants under this lease do not come back, even if ZooKeeper kept the session, because
+  another process may have seen it end. The next lease is a new one.
 
 The clock continues while the process is stopped (SIGSTOP) and while the machine sleeps.
 """
@@ -20,16 +20,16 @@ import threading
 import time
 
 FRESH = 2 / 3
-"""The part of the session timeout for which a lease is fresh."""
+"""The fraction of the session timeout for which a lease is fresh."""
 
 
 def uptime() -> float:
-    """Seconds since some moment, sleep of the machine included where the system counts it."""
+    """Returns seconds since an arbitrary moment, including the machine's sleep where the system counts it."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Lease:
-    """Of one session. Times are seconds of one clock that never goes back; from any thread."""
+    """The lease of one session. Times are seconds of one monotonic clock. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,28 +38,28 @@ class Lease:
         self._timeout = 0.0
 
     def begin(self, sent: float, timeout: float) -> None:
-        """A lease that nothing is held under yet: a request that was sent then has been answered."""
+        """Starts a new lease: a request that was sent at `sent` has been answered."""
         with self._lock:
             self._since, self._timeout, self._lapsed = sent, timeout, False
 
     def confirm(self, sent: float, now: float) -> None:
-        """A request that was sent then has been answered; too late for a lease that has lapsed meanwhile."""
+        """Extends the lease: a request that was sent at `sent` has been answered. Has no effect on a lapsed lease."""
         with self._lock:
             if self._is_held(now):
                 self._since = max(self._since, sent)
 
     def expire(self) -> None:
-        """The session is known to be gone."""
+        """Ends the lease: the session is known to be gone."""
         with self._lock:
             self._lapsed = True
 
     def renew_at(self, now: float) -> bool:
-        """Whether nobody else can have been elected."""
+        """Returns whether no other process can have been elected."""
         with self._lock:
             return self._is_held(now) and now < self._since + self._timeout * FRESH
 
     def is_held_until(self, now: float) -> bool:
-        """Whether what is held under the lease is not given up."""
+        """Returns whether the grants under the lease are still held."""
         with self._lock:
             return self._is_held(now)
 

@@ -1,15 +1,15 @@
-"""Detects whether Kafka answers this process. A master that is elected by ZooKeeper must know that.
+"""Measures how long Kafka has not answered this process. A master with grants from ZooKeeper has to know it.
 
-Two kinds of requests are timed: appends, while one is in flight, and the request for the log's end, all the time. The
-second lets an idle leader keep its leadership while Kafka answers, and detect when it does not. Either kind can fail
-alone: large requests may be lost where small ones pass. For each kind the timer runs from the first unanswered request;
-any answer of that kind resets it, since appends queue.
+Two kinds of requests are measured: appends while one is in flight, and a continuous probe of the log's end. With the
+probe an idle leader keeps its leadership and still notices an outage. Either kind may fail alone: large requests may be
+lost where small ones pass. For each kind the timer counts the time without any answer; any answer of the same kind
+resets it, since appends queue.
 
-Kafka may answer both and still deliver nothing. So the process also measures how long its reader has stood still below
-the log's end.
+Kafka may also answer both and deliver no records; then the process does not even read its own events. The time for
+which the tail has not moved although the log's end is ahead is therefore measured, too.
 
-Only time in which the process was running counts: a process that was stopped, or had no processor, has answers waiting
-that it has not read yet.
+Only time in which the process was running counts: a process that was stopped, or had no CPU, has unread answers
+waiting.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _log = logger(__name__)
 
 
 class ProbeableLog(EventLog, Protocol):
-    """An EventLog that can be asked without waiting."""
+    """An EventLog that can be probed without blocking."""
 
     def probe_end(self, timeout: float) -> Future[int]:
-        """`end` of the log, once it is known; an error where it is not within `timeout` seconds."""
+        """Returns a future of the log's end; it fails after `timeout` seconds."""
         ...
 
 
 class UnansweredTimer:
-    """`seconds` for which something has been asked and nothing answered."""
+    """`seconds`: the time since a request was sent without any answer."""
 
     def __init__(self, now: float, longest_step: float) -> None:
-        """A step between two looks counts for no more than `longest_step` seconds."""
+        """The time between two checks counts as `longest_step` seconds at most."""
         self._longest = longest_step
         self._looked = now
         self._answers = 0
         self.seconds = 0.0
 
     def check(self, now: float, *, waiting: bool, answers: int) -> None:
-        """`waiting`: whether an answer is owed; `answers`: how many there have been so far."""
+        """`waiting`: whether a request is unanswered; `answers`: the number of answers so far."""
         step, self._looked = min(now - self._looked, self._longest), now
         if waiting and answers == self._answers:
             self.seconds += step
@@ -56,7 +56,7 @@ class UnansweredTimer:
 
 
 class LivenessTrackingLog:
-    """An EventLog that knows how long Kafka has not answered it."""
+    """An EventLog that measures how long Kafka has not answered it."""
 
     def __init__(self, log: ProbeableLog) -> None:
         self._log = log
@@ -66,14 +66,15 @@ class LivenessTrackingLog:
         self._asked: Future[int] | None = None
         self._told = 0
         self._end = 0
-        """The end that was told last."""
+        """The last known end of the log."""
         self._tail: _ReadTail | None = None
         self._silences: tuple[UnansweredTimer, UnansweredTimer, UnansweredTimer] | None = None
 
     def unanswered_timer(self, now: float, step: float, *, reads: bool = True) -> float:
-        """Seconds; to be asked every `step` seconds, on one thread. Asks Kafka anew where it has answered.
+        """Returns the seconds without an answer, and sends a new probe if the last one was answered. Call it every
+        `step` seconds on one thread.
 
-        `reads`: whether the process is to read the log by now.
+        `reads`: whether the process should be reading the log by now.
         """
         if self._silences is None:
             self._silences = (
@@ -92,12 +93,12 @@ class LivenessTrackingLog:
                 self._told += 1
                 self._end = asked.result()
             else:
-                _log.debug("Kafka did not tell where the log ends", reason=str(error))
+                _log.debug("Kafka did not return the end of the log", reason=str(error))
         of_questions.check(now, waiting=True, answers=self._told)
         position = 0 if self._tail is None else self._tail.position
         of_reading.check(now, waiting=reads and position < self._end, answers=position)
         if self._asked is None:
-            # One at a time; longer than that it need not wait for.
+            # One probe at a time. The timeout limits how long it blocks the next one.
             self._asked = self._log.probe_end(max(1.0, 6 * step))
         return max(of_appends.seconds, of_questions.seconds, of_reading.seconds)
 
@@ -124,7 +125,7 @@ class LivenessTrackingLog:
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
     ) -> Tail:
-        """The last one that was asked for is the one that the process reads the log by."""
+        """The last tail that was created is the one by which the process reads the log."""
         self._tail = _ReadTail(self._log.tail(start, concerns=concerns, on_unreadable=on_unreadable))
         return self._tail
 
@@ -133,7 +134,7 @@ class LivenessTrackingLog:
 
 
 class _ReadTail:
-    """A Tail whose position may be asked for from any thread, also when it is closed."""
+    """A Tail whose position is readable from any thread, also after it is closed."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail

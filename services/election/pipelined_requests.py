@@ -1,7 +1,7 @@
-"""Runs many request sequences over one connection in one thread, pipelined.
+"""Runs many request sequences over one connection in one thread: while one waits for an answer, the others send.
 
-A sequence is a generator: it yields each request that it has sent, and receives the answer or the error. A thousand
-sequences cost a thousand requests, not a thousand round trips.
+A sequence is a generator: it yields each request after sending it, and receives the answer or the exception. The code
+reads as if it ran alone, and a thousand sequences do not cost a thousand round trips.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ K = TypeVar("K")
 RequestSteps = Generator[Any, Any, T]
 
 MAX_IN_FLIGHT = 64
-"""So many works are under way at the same time."""
+"""The maximum number of sequences in flight."""
 
 
 def run_pipelined(
@@ -24,9 +24,9 @@ def run_pipelined(
     settle: Callable[[Any], Any],
     done: Callable[[K, Exception | None], None],
 ) -> None:
-    """Returns when no work is under way and `next_one`, which begins another, has none.
+    """Runs until no sequence is in flight and `next_one`, which starts the next, returns None.
 
-    `settle` waits for the answer to what was yielded; `done` is told of each work that has ended, or failed.
+    `settle` waits for the answer to a yielded request; `done` is called for each sequence that has ended or failed.
     """
     under_way: deque[tuple[K, RequestSteps[None], Any]] = deque()
 

@@ -1,14 +1,15 @@
-"""A ZooKeeper session, and the one thread that uses it.
+"""A ZooKeeper session, and the one thread that sends requests in it.
 
-kazoo's listeners and watches run in kazoo's threads, which must never wait. Here they note what changed and wake the
-session's thread, which sends all requests. The thread trusts no notification: it reads the current state and does what
-is missing, so interrupted work is repeated with the next connection.
+kazoo calls listeners and watches in its own threads, which must never block. Here they only record a change and wake
+the
+session's thread, which sends all requests. The thread does not rely on the content of notifications: it reads the nodes
+and does what is missing. After an interruption it reads them again with the next connection.
 
-- SUSPENDED (no connection): not `usable` from that moment on. Everything stays held until the lease expires.
-- CONNECTED again in the same session: usable once `sync`, which goes through the leader of the ensemble, proves that
-  the session lives, and the listener has checked what it holds.
-- LOST, or the lease expired by the local clock: everything is given up. The listener starts anew with the next
-  connection.
+- SUSPENDED (no connection): not `usable` from that moment on. Grants stay held until the lease lapses.
+- CONNECTED again in the same session: usable once the session has proved to be alive (`sync` goes through the leader of
+  the ensemble) and the listener has checked its nodes.
+- LOST, or the lease has lapsed by the local clock: all grants are given up. The listener starts from scratch with the
+  next connection.
 """
 
 from __future__ import annotations
@@ -30,44 +31,45 @@ from .settings import ZooKeeperSettings
 _log = logger(__name__)
 
 _BEATS = 6
-"""So often within a session timeout the session is proved alive."""
+"""Keepalive requests for each session timeout."""
 _PATIENCE = 1 / 3
-"""The part of the session timeout that an answer may take before another server is tried."""
+"""The fraction of the session timeout that an answer may take before the client tries another server."""
 _AFTER_A_REFUSAL_S = 5.0
 _LONGEST_WAIT_S = 1.0
 _CLOSING_S = 10.0
 
 
 class SessionListener(Protocol):
-    """What is done in a session; all by the session's thread."""
+    """The user of a session. All methods are called on the session's thread."""
 
     def on_connected(self, *, anew: bool) -> None:
-        """There is a connection; `anew`: nothing is held yet. What is held is looked after before this returns."""
+        """There is a connection. `anew`: nothing is held yet. Otherwise checks what it holds before it returns."""
         ...
 
     def on_lost(self, *, gone: bool) -> None:
-        """All that was held is given up; `gone`: the session is over, and nodes of it vanish by themselves."""
+        """Everything it held is given up. `gone`: the session has ended, and its ephemeral nodes vanish by
+        themselves."""
         ...
 
     def run_once(self) -> float | None:
-        """Does what is missing. Returns the seconds after which to look again although nobody says so, or None."""
+        """Does what is missing. Returns the seconds until the next call without a notification, or None."""
         ...
 
     def on_closing(self) -> None:
-        """The session is about to be ended: the last chance to remove what does not go with it."""
+        """The session is about to end: deletes the nodes that do not vanish with it."""
         ...
 
 
 class Session:
-    """Of one tenant; connects in the background and stays with it until it is closed.
+    """The session of one listener. It connects in the background and reconnects until it is closed.
 
-    `clock` is for tests of what a stopped process finds.
+    `clock` can be replaced in tests of stopped processes.
     """
 
     def __init__(
         self, settings: ZooKeeperSettings, name: str, *, clock: Callable[[], float] = uptime
     ) -> None:
-        """Raises ConfigurationError where the settings cannot be obeyed on this machine."""
+        """Raises ConfigurationError if the settings cannot be applied on this machine."""
         self._settings = settings
         self._name = name
         self._clock = clock
@@ -90,29 +92,29 @@ class Session:
         self._thread = threads.Thread(target=self._run, name=name)
 
     def start(self, tenant: SessionListener) -> None:
-        """Connects, and has the tenant work as soon as there is a session."""
+        """Connects, and calls the listener as soon as there is a session."""
         self._tenant = tenant
         self._client.start_async()
         self._thread.start()
 
     @property
     def usable(self) -> bool:
-        """Whether all that is held is certainly held still, and nobody else can have got it. From any thread."""
+        """Whether everything that is held is certainly still held: no other process can have got it. Thread-safe."""
         return self._resumed == self._changes and self._lease.renew_at(self._clock())
 
     @property
     def held(self) -> bool:
-        """Whether what is held is not given up. From any thread."""
+        """Whether what is held has not been given up. Thread-safe."""
         return self._lease.is_held_until(self._clock())
 
     @property
     def client(self) -> Client:
-        """For the tenant."""
+        """The client, for the listener."""
         return self._client
 
     @property
     def id(self) -> int | None:
-        """The session's id, as nodes name their owner; None before the first and after a loss."""
+        """The session's id, as nodes name their owner; None before the first session and after a loss."""
         return self._id
 
     @property
@@ -122,15 +124,15 @@ class Session:
 
     @property
     def complaint(self) -> str:
-        """What is wrong with the connection, for people; empty where nothing is."""
+        """The problem with the connection, for people; empty if there is none."""
         return "" if self._client.connected else self._client.complaints.text or "not connected"
 
     def wake(self) -> None:
-        """Has the tenant work soon; from any thread, kazoo's too."""
+        """Calls the listener soon. Thread-safe, also from kazoo's threads."""
         self._woken.set()
 
     def settle(self, result: Any) -> Any:
-        """Waits for the answer to a request; for the tenant. Raises what ZooKeeper answers, and UNSETTLED errors."""
+        """Waits for the answer to a request, for the listener. Raises ZooKeeper's errors and AMBIGUOUS_ERRORS."""
         self._send_keepalive()
         try:
             answer = result.get(timeout=self.timeout_s * _PATIENCE)
@@ -138,12 +140,12 @@ class Session:
             self._client.drop_connection()
             raise
         if self._losses != self._seen_losses:
-            # kazoo goes on by itself, in a session that the tenant has not heard of.
+            # kazoo continues by itself in a new session that the listener does not know of.
             raise SessionExpiredError
         return answer
 
     def close(self) -> None:
-        """Ends the session: what it held is free at once, where a server can be reached. That may take seconds."""
+        """Ends the session, which frees what it held at once if a server is reachable. May take seconds."""
         self._closing.set()
         self._lease.expire()
         self._woken.set()

@@ -1,6 +1,7 @@
-"""The ZooKeeper settings of this cluster, from the options `high-availability.*`, validated.
+"""The ZooKeeper settings of a cluster: the options of `high-availability.*`, validated.
 
-Passwords are read from files. They never enter the configuration, events, logs, or the text of these settings.
+Passwords come from files. They do not appear in the configuration, in events, in logs, or in the text of these
+settings.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from ..configuration.options.zookeeper import (
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """A text that does not show when it is printed."""
+    """A text that is hidden when it is printed."""
 
     text: str
 
@@ -47,7 +48,7 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 class Sasl(msgspec.Struct, frozen=True):
-    """SASL at ZooKeeper; user and password for DIGEST-MD5 only."""
+    """SASL authentication at ZooKeeper; user and password are for DIGEST-MD5 only."""
 
     mechanism: SaslMechanism
     service: str
@@ -56,7 +57,7 @@ class Sasl(msgspec.Struct, frozen=True):
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """TLS to ZooKeeper; files are PEM."""
+    """TLS connections to ZooKeeper; files are PEM."""
 
     ca: str | None = None
     certificate: str | None = None
@@ -66,7 +67,7 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 class ZooKeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Times in seconds. `cluster_path` is the node of the cluster, `latch` and `leader` are below it."""
+    """Times are in seconds. `cluster_path` is the node of the cluster; the latch and leader nodes are below it."""
 
     quorum: str
     cluster_path: str
@@ -82,8 +83,8 @@ class ZooKeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_configuration(cls, configuration: Configuration) -> ZooKeeperSettings:
-        """What a configuration says. Raises ConfigurationError for a file that cannot be read, and where no quorum is
-        named: whoever starts an embedded ZooKeeper puts its address into the configuration."""
+        """Reads the settings from a configuration. Raises ConfigurationError for an unreadable file or a missing
+        quorum: a process that starts an embedded ZooKeeper puts its address into the configuration first."""
         get = configuration.get
         quorum = get(ZOOKEEPER_QUORUM)
         if not quorum:
@@ -123,7 +124,7 @@ def _tls(configuration: Configuration) -> Tls | None:
     get = configuration.get
     if not get(ZOOKEEPER_TLS):
         return None
-    # kazoo reads them anew with every connection, and would try for ever to read one that is not there.
+    # kazoo reads the files again for every connection, and would retry for ever if one is missing.
     for option in (ZOOKEEPER_TLS_CA, ZOOKEEPER_TLS_CERTIFICATE, ZOOKEEPER_TLS_KEY):
         _read(configuration, option)
     password = _read(configuration, ZOOKEEPER_TLS_KEY_PASSWORD_FILE)

@@ -1,7 +1,7 @@
-"""`high-availability.type: zookeeper`: leader election through ZooKeeper (contract: leader_election.py).
+"""`high-availability.type: zookeeper`: a LeaderElection through ZooKeeper (the contract is in leader_election.py).
 
-One session for the process, and one latch for each role: another process may lead each role. Calls only note what is
-wanted; the session's thread does it. Results are valid while the session's lease is held.
+The process has one session, with one latch for each role: different processes may lead different roles. Calls are
+recorded and executed by the session's thread. Its results are stored, and are valid while the session's lease is held.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NOTHING: Mapping[str, int | None] = {}
 
 
 class ZooKeeperLeaderElection:
-    """Of one process: `me` is what it says of itself where it leads (the epoch is put in)."""
+    """The election of one process. `me` is published when it leads, with the epoch added."""
 
     elected_by = HighAvailability.ZOOKEEPER.value
 
     def __init__(
         self, settings: ZooKeeperSettings, me: LeaderInformation, *, clock: Callable[[], float] = uptime
     ) -> None:
-        """Connects in the background. Raises ConfigurationError where the settings cannot be obeyed here."""
+        """Connects in the background. Raises ConfigurationError if the settings cannot be applied on this machine."""
         self._paths = Paths.from_settings(settings)
         self._base_epoch = settings.base_epoch
         self._me = me
@@ -45,20 +45,20 @@ class ZooKeeperLeaderElection:
         self._urgent: dict[Latch, None] = {}
         self._dirty: dict[Latch, None] = {}
         self._leaving: dict[Latch, bool] = {}
-        """Withdrawn, and its nodes not yet removed -> whether for ever."""
+        """Latches that left and whose nodes are not deleted yet -> whether for ever."""
         self._lingering: dict[Latch, float] = {}
-        """Withdrawn for ever, and others still contend -> when all is removed whoever it belongs to."""
+        """Latches that left for ever while other candidates wait -> when to delete all nodes, of any process."""
         self._under_way: set[Latch] = set()
         self._session = Session(settings, f"zookeeper-{me.address}", clock=clock)
         self._session.start(self)
 
     @property
     def suspended(self) -> bool:
-        """Whether it is not known for the moment who should lead."""
+        """Whether it is currently unknown who should lead."""
         return not self._session.usable
 
     def join(self, role: str) -> None:
-        """Takes part in the election of a role; a second time does nothing."""
+        """Joins the election of a role; idempotent."""
         with self._lock:
             if role in self._contenders:
                 return
@@ -68,7 +68,7 @@ class ZooKeeperLeaderElection:
         self._session.wake()
 
     def leave(self, role: str, *, for_ever: bool = False) -> None:
-        """Takes part no more; its nodes are removed as soon as ZooKeeper can be reached."""
+        """Leaves the election; deletes its nodes as soon as ZooKeeper is reachable."""
         with self._lock:
             latch = self._contenders.pop(role, None)
             if latch is None:
@@ -82,11 +82,11 @@ class ZooKeeperLeaderElection:
         self._session.wake()
 
     def grants(self) -> Mapping[str, int | None]:
-        """Role -> epoch. The same object for as long as nothing has changed."""
+        """Returns role -> epoch; the same object as long as nothing changes."""
         return self._granted if self._session.held else _NOTHING
 
     def confirm_leadership(self, role: str, epoch: int) -> None:
-        """Has the process published as the leader that the log names."""
+        """Publishes the process as the leader that the log names."""
         with self._lock:
             latch = self._contenders.get(role)
             if latch is None or role not in self._granted or self._confirmed.get(role) == epoch:
@@ -96,13 +96,13 @@ class ZooKeeperLeaderElection:
         self._session.wake()
 
     def close(self) -> None:
-        """Ends the session, and with it all that it held."""
+        """Ends the session and with it all grants."""
         with self._lock:
             self._granted = _NOTHING
         self._session.close()
 
     def on_connected(self, *, anew: bool) -> None:
-        """Looks whether what was granted is still there; the rest can wait a moment (Tenant)."""
+        """Checks whether the granted nodes still exist; the rest can wait (SessionListener)."""
         with self._lock:
             held = [] if anew else [self._contenders[role] for role in self._granted]
             for latch in self._contenders.values():
@@ -110,19 +110,19 @@ class ZooKeeperLeaderElection:
         self._run_pipelined(_round_robin(held), self._maintain)
 
     def on_lost(self, *, gone: bool) -> None:
-        """All terms are over (Tenant)."""
+        """Ends all terms (SessionListener)."""
         with self._lock:
             led = {self._contenders[role] for role in self._granted}
             latches = [*self._contenders.values(), *self._leaving]
             self._granted = _NOTHING
             self._confirmed.clear()
         for latch in latches:
-            # Who only waits goes on waiting where it is, if its session goes on.
+            # A waiting candidate keeps its place if its session goes on.
             if gone or latch in led:
                 latch.end()
 
     def run_once(self) -> float | None:
-        """Pursues what has changed (Tenant)."""
+        """Processes the latches that changed (SessionListener)."""
         self._run_pipelined(self._next_dirty, self._acquire, self._changed)
         self._leave_latches()
         now = self._clock()
@@ -132,7 +132,7 @@ class ZooKeeperLeaderElection:
         return max(0.0, min(self._lingering.values()) - now) if self._lingering else None
 
     def on_closing(self) -> None:
-        """What was withdrawn is removed before the session ends (Tenant)."""
+        """Deletes the nodes of left elections before the session ends (SessionListener)."""
         self._leave_latches()
 
     def _run_pipelined(
@@ -141,8 +141,8 @@ class ZooKeeperLeaderElection:
         work: Callable[[Latch], RequestSteps[None]],
         failed: Callable[[Latch], None] = lambda _: None,
     ) -> None:
-        """Does the work of many latches at once; of one latch one after the other. After an error it begins no more of
-        it, and raises that in the end."""
+        """Processes many latches concurrently; the requests of one latch are sequential. After an error it starts no
+        more latches, and raises the error in the end."""
         errors: list[Exception] = []
 
         def next_one() -> tuple[Latch, RequestSteps[None]] | None:
@@ -180,7 +180,7 @@ class ZooKeeperLeaderElection:
     def _maintain(self, latch: Latch) -> RequestSteps[None]:
         if (yield from latch.node_exists()):
             return
-        _log.warning("the node that contends for a role is gone", role=latch.role)
+        _log.warning("this master's candidate node was deleted", role=latch.role)
         latch.end()
         with self._lock:
             if self._contenders.get(latch.role) is latch:
@@ -204,10 +204,10 @@ class ZooKeeperLeaderElection:
         del self._lingering[latch]
 
     def _revoke(self, role: str) -> None:
-        """With the lock held."""
+        """Call with the lock held."""
         self._confirmed.pop(role, None)
         if role in self._granted:
-            self._granted = {each: epoch for each, epoch in self._granted.items() if each != role}
+            self._granted = {other: epoch for other, epoch in self._granted.items() if other != role}
 
     def _changed(self, latch: Latch) -> None:
         with self._lock:
@@ -225,8 +225,8 @@ class ZooKeeperLeaderElection:
         return None
 
     def _touch(self, latch: Latch) -> None:
-        """With the lock held. A cluster without a Dispatcher stands still, a job without a JobMaster goes on running:
-        the latches of jobs, which may be many, wait for the others."""
+        """Call with the lock held. Without a Dispatcher a cluster stands still, while a job without a JobMaster keeps
+        running: the latches of jobs, which may be many, have lower priority."""
         (self._urgent if kind_of(latch.role) != JOB_MASTER else self._dirty)[latch] = None
 
     def _leader_information(self, epoch: int) -> LeaderInformation:

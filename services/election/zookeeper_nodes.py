@@ -1,7 +1,7 @@
-"""Lists a cluster's nodes in ZooKeeper, and finds orphans, for `tailrace cluster status`.
+"""The nodes of a cluster in ZooKeeper, and the orphans among them, for `tailrace cluster status`.
 
-An orphan is a node that no process will delete: it belongs to a job that the log does not know, or knows as ended.
-Nodes of other clusters are ignored.
+An orphan is a node that no process will delete: a node of a job that the log does not know or that has ended. Nodes of
+other clusters are not considered.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .settings import ZooKeeperSettings
 
 
 class ZooKeeperUnreachable(Exception):
-    """ZooKeeper could not be asked; the text says why."""
+    """ZooKeeper did not answer; the message says why."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """One process that contends for a role; `session` as ZooKeeper's own tools write it."""
+    """A candidate for a role; `session` in the form that ZooKeeper's own tools print."""
 
     address: str
     session: str
@@ -33,9 +33,9 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class RoleNodes(msgspec.Struct, frozen=True):
-    """What there is of a role; the first contender is who should lead, `leader` who says that it does.
+    """The nodes of a role. The first candidate should lead; `leader` is the published leader.
 
-    `paths` are the nodes that stay when all sessions are over: those of a job.
+    `paths` are the nodes that remain when all sessions have ended: those of a job.
     """
 
     role: str
@@ -45,14 +45,15 @@ class RoleNodes(msgspec.Struct, frozen=True):
 
 
 class Orphan(msgspec.Struct, frozen=True):
-    """A node with all below it, and why nobody will miss it."""
+    """A node with all its children that no process needs, and the reason."""
 
     path: str
     reason: str
 
 
 def inventory(settings: ZooKeeperSettings, *, timeout_s: float = 10.0) -> tuple[RoleNodes, ...]:
-    """All roles that have nodes, those that there is one of first. Raises ZooKeeperUnreachable, ConfigurationError."""
+    """Returns all roles that have nodes, those with one instance first. Raises ZooKeeperUnreachable,
+    ConfigurationError."""
     client, paths = Client(settings, "inventory"), Paths.from_settings(settings)
     try:
         client.start(timeout=timeout_s)
@@ -62,27 +63,27 @@ def inventory(settings: ZooKeeperSettings, *, timeout_s: float = 10.0) -> tuple[
     except (KazooException, KazooTimeoutError) as error:
         complaint = client.complaints.text or repr(error)
         raise ZooKeeperUnreachable(
-            f"ZooKeeper at {settings.quorum} did not say what it holds below {settings.cluster_path}: {complaint}"
+            f"ZooKeeper at {settings.quorum} did not list the nodes below {settings.cluster_path}: {complaint}"
         ) from None
     finally:
         client.discard()
 
 
 def orphans(found: tuple[RoleNodes, ...], jobs: Mapping[str, bool]) -> list[Orphan]:
-    """What is of no use any more; `jobs` are those that the log knows -> whether they have ended."""
+    """Returns the orphans. `jobs`: the jobs that the log knows -> whether they have ended."""
     told: list[Orphan] = []
-    for each in found:
-        if kind_of(each.role) != JOB_MASTER:
+    for node in found:
+        if kind_of(node.role) != JOB_MASTER:
             continue
-        job = instance_of(each.role)
+        job = instance_of(node.role)
         if jobs.get(job, True):
             reason = f"job {job} has ended" if job in jobs else f"the log knows no job {job}"
-            told += [Orphan(path, reason) for path in each.paths]
+            told += [Orphan(path, reason) for path in node.paths]
     return told
 
 
 def remove(settings: ZooKeeperSettings, unwanted: list[Orphan], *, timeout_s: float = 10.0) -> None:
-    """Removes orphans. Raises ZooKeeperUnreachable, ConfigurationError."""
+    """Deletes orphans. Raises ZooKeeperUnreachable, ConfigurationError."""
     client = Client(settings, "inventory")
     try:
         client.start(timeout=timeout_s)

@@ -1,4 +1,4 @@
-"""Liveness of processes: heartbeats over a soft-state topic, and a watch on processes of the same machine.
+"""Failure detection: heartbeats over a soft-state topic, and exits of processes on this machine.
 
-Shells append what is detected here as events. The roles decide what follows.
+Shells report what is detected here as events; the roles decide what follows.
 """

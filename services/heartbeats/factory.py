@@ -1,4 +1,4 @@
-"""The heartbeats topic, as the configuration describes it."""
+"""Opens the heartbeats topic that the configuration names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .kafka import KafkaHeartbeats
 def kafka_heartbeats(
     configuration: Configuration, *, reads: int, wanted: Callable[[str], bool]
 ) -> KafkaHeartbeats:
-    """One end of the cluster's heartbeats topic; see topic.py for the parameters. Raises LogUnavailable."""
+    """Opens the cluster's heartbeats topic for one process; topic.py describes the parameters. Raises
+    LogUnavailable."""
     topic = heartbeats_topic(configuration.cluster_id)
     return KafkaHeartbeats(
         configuration.bootstrap_servers,

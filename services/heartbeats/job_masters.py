@@ -1,8 +1,8 @@
-"""The heartbeats of a process's JobMasters: an AllocatedSlotReport to each TaskExecutor that holds slots of a job, and
-the AccumulatorReports in the answers.
+"""The heartbeats of a process's JobMasters: an AllocatedSlotReport to each TaskExecutor that holds slots for a job, and
+the AccumulatorReports that come back.
 
-If a TaskExecutor's process ended and the ResourceManager waits for its return (`taskmanager.restart-grace`), no
-JobMaster reports a timeout before the ResourceManager does. After its return the TaskExecutor has a full timeout.
+A TaskExecutor whose process has ended and that may return (`taskmanager.restart-grace`) is silent for a known reason. A
+job does not time it out before the ResourceManager does; when it returns, it has a new timeout.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .manager import Monitor, Target
 from .repeat_filter import RepeatFilter
 
 MissingTasks = Callable[[JobMasterState, job_master.HeartbeatFromTaskManager], Collection[str]]
-"""Executions that the report should have and has not."""
+"""Returns the Executions that the report should contain and does not."""
 AllocatedSlots = Callable[[JobMasterState, str], AllocatedSlotReport]
-"""The slots that the job holds at a TaskExecutor, by its ResourceID."""
+"""Returns the slots that the job holds at a TaskExecutor, given by its ResourceID."""
 WorkersInGrace = Callable[[], frozenset[str]]
-"""TaskExecutors, by ResourceID, whose process has ended and that may come back yet."""
+"""Returns the ResourceIDs of TaskExecutors whose process has ended and that may still return."""
 _NO_CONNECTIONS: Map[str, Connection] = Map()
 
 
 class Peer(NamedTuple):
-    """A TaskExecutor that a job is connected to."""
+    """A TaskExecutor to which a job is connected."""
 
     job_id: str
     resource_id: str
 
 
 class JobMasterHeartbeats:
-    """A Participant of Heartbeats, for all JobMasters of the process."""
+    """The HeartbeatSender of all JobMasters of the process."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class JobMasterHeartbeats:
         allocated_slot_report: AllocatedSlots,
         returning: WorkersInGrace = frozenset,
     ) -> None:
-        """`returning` is asked on the thread of the heartbeats, in each round."""
+        """`returning` is called on the heartbeat thread, in each round."""
         self._say = say
         self._now_returning = returning
         self._returning: frozenset[str] = frozenset()
@@ -58,11 +58,11 @@ class JobMasterHeartbeats:
         self._reports: RepeatFilter[Peer] = RepeatFilter()
 
     def follow(self, role_address: str, state: JobMasterState) -> None:
-        """A job's newest state; from the host's thread."""
+        """Publishes the latest state of a job. Called on the host's thread."""
         self._handed.publish(role_address, state)
 
     def retire(self, role_address: str) -> None:
-        """The job is not led here any more; from the host's thread."""
+        """This process no longer leads the job. Called on the host's thread."""
         self._handed.publish(role_address, None)
 
     def update(self, monitor: Monitor, now: int) -> None:
@@ -135,7 +135,7 @@ class JobMasterHeartbeats:
             fact = job_master.TasksContradicted(
                 resource_id=body.resource_id,
                 execution_attempt_ids=tuple(sorted(missing)),
-                reason=f"two reports of TaskExecutor {body.resource_id} say that it does not run them",
+                reason=f"two reports of TaskExecutor {body.resource_id} do not contain them",
             )
             self._report_missing(body.job_id, fact)
         return peer
@@ -160,5 +160,5 @@ class JobMasterHeartbeats:
 
 
 def _is_connected(connection: Connection | None) -> bool:
-    """Whether there is one that is not being ended."""
+    """Returns whether there is a connection that is not being closed."""
     return connection is not None and connection.disconnect is None

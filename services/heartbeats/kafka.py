@@ -1,4 +1,5 @@
-"""The heartbeats topic on Kafka: a producer without ordering or durability, and a consumer that starts at the end."""
+"""The heartbeats topic on Kafka: a producer without ordering and durability guarantees, and a consumer that starts at
+the end."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ _log = logger(__name__)
 
 
 class KafkaHeartbeats:
-    """A HeartbeatTopic: reads partition `reads` of `topic` from its present end on, and writes the other one.
+    """A HeartbeatTopic: reads partition `reads` of `topic` from its current end on, and writes the other partition.
 
-    `patience` seconds are what a heartbeat may take to be acknowledged. Raises LogUnavailable.
+    `patience` is the delivery timeout in seconds. Raises LogUnavailable.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class KafkaHeartbeats:
         self._producer = Producer(
             client_configuration(
                 bootstrap_servers,
-                # Soft state: the next one comes soon, and one that comes late says nothing.
+                # Heartbeats are soft state: the next one follows soon, and a late one has no value.
                 acks=1,
                 linger_ms=_LINGER_MS,
                 message_max_bytes=LARGEST_MESSAGE,
@@ -67,7 +68,7 @@ class KafkaHeartbeats:
             consumer_configuration(
                 bootstrap_servers,
                 auto_offset_reset="latest",
-                # Many readers of a topic that many write: they are served in turns, not a fetch for each message.
+                # Many processes write and read this topic: wait for several messages instead of one fetch for each.
                 fetch_min_bytes=_FETCH_BYTES,
                 fetch_wait_max_ms=max(1, int(wait_s * 1000)),
                 queued_min_messages=1_000,
@@ -88,7 +89,7 @@ class KafkaHeartbeats:
         number, last = self._sent, len(events) - 1
         self._unacknowledged[number] = time.monotonic()
         for index, event in enumerate(events):
-            # The partition keeps the order, so that the last one stands for all.
+            # The partition keeps the order, so that the acknowledgement of the last message covers all.
             on_delivery = self._on_delivery(number) if index == last else None
             try:
                 self._producer.produce(
@@ -164,7 +165,7 @@ class KafkaHeartbeats:
         try:
             event = self._codec.decode(message.value())
         except Undecodable as reason:
-            # Nothing is lost with it: it would be out of date in a moment.
+            # Skipping it is harmless: the next heartbeat replaces it.
             _log.warning("passed over a heartbeat", topic=self._topic, offset=offset, reason=str(reason))
             return
         if self._wanted(event.header.recipient):

@@ -1,4 +1,4 @@
-"""Passes the latest state of each address from the host's thread to another thread, without blocking either."""
+"""Passes the latest states from the host's thread to another thread; neither waits for the other."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ S = TypeVar("S")
 
 
 class LatestStates(Generic[S]):
-    """The last state by address, None where the address is not led here any more; what was replaced before anybody took
-    it is never seen."""
+    """The latest state of each address, None for an address that this process no longer leads. A reader skips states
+    that were replaced in between."""
 
     def __init__(self) -> None:
         self._given: dict[str, S | None] = {}
         self._lock = threading.Lock()
 
     def publish(self, role_address: str, state: S | None) -> None:
-        """From the host's thread."""
+        """Stores the latest state. Called on the host's thread."""
         with self._lock:
             self._given[role_address] = state
 
     def drain(self) -> Mapping[str, S | None]:
-        """What was given since."""
+        """Returns the states that were published since the last call."""
         if not self._given:
             return {}
         with self._lock:

@@ -1,8 +1,8 @@
-"""Detects the end of a TaskExecutor's process on the same machine at once, without a heartbeat timeout.
+"""Detects a lost TaskExecutor on this machine when its process exits, without waiting for the heartbeat timeout.
 
-A registration carries a marker of its process (infra/process_marker.py). If the marker is of this machine and PID
-namespace, the process is watched. A process that ended while no jobmanager was running is reported at once. All other
-TaskExecutors rely on heartbeats.
+A registration carries the mark of its process (infra/process_marker.py). If the mark is of this machine and PID
+namespace, the process is watched. If the process exited while no jobmanager was running, the loss is reported at once.
+All other TaskExecutors are monitored by heartbeats only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _log = logger(__name__)
 
 
 class RegisteredWorker(Protocol):
-    """What the watch needs of a ResourceManager's WorkerRegistration."""
+    """The part of a ResourceManager's WorkerRegistration that the monitor reads."""
 
     @property
     def resource_id(self) -> str: ...
@@ -44,13 +44,13 @@ class LocalWorker(NamedTuple):
 
 
 OnEnd = Callable[[str, str, str], None]
-"""(resource id, instance id, reason) of a TaskExecutor whose process has ended."""
+"""(resource id, instance id, reason) of a TaskExecutor whose process has exited."""
 Workers = Mapping[str, RegisteredWorker]
-"""By resource id."""
+"""The registrations by resource id."""
 
 
 class LocalProcessMonitor:
-    """Follows the registered TaskExecutors; says once of each registration that its process has ended."""
+    """Follows the registered TaskExecutors; reports the exit of each registration's process once."""
 
     def __init__(self, on_end: OnEnd, *, use_pidfd: bool | None = None) -> None:
         self._on_end = on_end
@@ -66,7 +66,7 @@ class LocalProcessMonitor:
         self._thread.start()
 
     def follow(self, workers: Workers) -> None:
-        """The registrations as they are now; returns at once, and costs nothing where they are the same object."""
+        """Sets the current registrations. Returns at once; does nothing if the mapping is the same object as before."""
         if workers is not self._newest:
             self._newest = workers
             self._handed.put(workers)
@@ -77,7 +77,7 @@ class LocalProcessMonitor:
         return self._exits.watched
 
     def close(self) -> None:
-        """Says nothing more."""
+        """Stops reporting."""
         self._handed.put(None)
         self._thread.join()
         self._exits.close()
@@ -86,7 +86,7 @@ class LocalProcessMonitor:
         while True:
             workers = self._handed.get()
             while workers is not None and not self._handed.empty():
-                # Only the newest counts.
+                # Only the latest mapping matters.
                 workers = self._handed.get()
             if workers is None:
                 return
@@ -106,7 +106,7 @@ class LocalProcessMonitor:
                 continue
             if before is not None:
                 self._exits.drop(before)
-            # Remembered also if it is not watched, so that the same registration is not looked at again.
+            # Remember it even if it is not watched, so that the same registration is examined once.
             self._watched[resource_id] = worker
             if is_from_here(registered.process_mark):
                 self._watch(worker, registered.process_mark)

@@ -1,8 +1,9 @@
-"""Sends the heartbeats of a process, receives those of others, and detects timeouts, in one thread (HeartbeatManager).
+"""The heartbeats of one process: a thread sends them, receives those of others, and detects timeouts.
 
-Senders, one for each kind of role in the process, decide what to send and what a heartbeat means. The host's thread
-gives them new states without waiting; everything else runs in this thread. No error here ends the process: without the
-topic no heartbeat can arrive, so no timeout is reported.
+The heartbeat senders define the content and the meaning of heartbeats, one for each kind of role in the process. Their
+shells publish states on the host's thread without waiting; everything else runs on the thread here. No failure here
+ends
+the process: while the topic is unreachable nobody can be heard, so nobody times out.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ from .topic import HeartbeatTopic
 _LONGEST_WAIT_S = 0.25
 _PAUSE_S = 1.0
 _SHORTEST_STALL = 1_000_000
-"""Microseconds: shorter pauses are in the nature of a thread."""
+"""Microseconds: shorter pauses are normal for a thread."""
 _log = logger(__name__)
 
 Target = Hashable
 Monitor = HeartbeatMonitor[Any]
 AddHeaders = Callable[[str, Sequence[OutgoingEvent]], list[Event]]
-"""(address, what) -> events with their headers, not appended anywhere; none where the process does not lead it."""
+"""(address, events) -> the events with headers, not appended anywhere; none if this process does not lead the
+address."""
 MonotonicClock = Callable[[], int]
-"""Microseconds that never go back."""
+"""Microseconds of a monotonic clock."""
 
 
 def monotonic_us() -> int:
-    """The system's."""
+    """The system's monotonic clock."""
     return time.monotonic_ns() // 1000
 
 
@@ -43,28 +45,30 @@ class HeartbeatSender(Protocol):
     """The heartbeats of one kind of role. All methods are called on one thread."""
 
     def update(self, monitor: Monitor, now: int) -> None:
-        """Brings the targets in step with the states that were handed over since."""
+        """Updates the targets from the states that were published since."""
         ...
 
     def heartbeats_to_send(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
-        """What is to be sent now, by the address that says it; `position` is how far the host has folded the log."""
+        """Returns the heartbeats to send now, by sender address. `position`: the offset up to which the host has folded
+        the log."""
         ...
 
     def on_heartbeat(self, record: Record) -> Target | None:
-        """Takes a heartbeat in; the target that lives, if it was one's own and is up to date."""
+        """Processes a heartbeat; returns its target if it belongs to this sender and is up to date."""
         ...
 
     def owns(self, target: Target) -> bool:
-        """Whether the target is one of this participant's."""
+        """Returns whether the target belongs to this sender."""
         ...
 
     def on_timeout(self, target: Target, silence: int) -> None:
-        """The target has been silent for so many microseconds: says what follows."""
+        """Reports a target that has been silent for `silence` microseconds."""
         ...
 
 
 class HeartbeatManager:
-    """See above. `interval` and `timeout` in microseconds; `position` is asked on the thread, before each round."""
+    """Runs the heartbeats of one process. `interval` and `timeout` are in microseconds; `position` is called on the
+    thread, before each round."""
 
     def __init__(
         self,
@@ -79,8 +83,8 @@ class HeartbeatManager:
         idle_s: Callable[[], float] = lambda: 0.0,
         clock: MonotonicClock = monotonic_us,
     ) -> None:
-        """`ready`: whether the process leads anything; while it does not it says and expects nothing. `idle_s`: for how
-        many seconds its host has not turned: for longer than an interval, nothing is sent."""
+        """`ready`: whether the process leads anything; otherwise it neither sends nor expects heartbeats. `idle_s`:
+        seconds since the last iteration of its host; if they exceed an interval, no heartbeat is sent."""
         self._connect = connect
         self._participants = participants
         self._interval = interval
@@ -96,11 +100,11 @@ class HeartbeatManager:
         self._thread = threads.Thread(target=self._run, name="heartbeats")
 
     def start(self) -> None:
-        """Begins; once."""
+        """Starts the thread; call it once."""
         self._thread.start()
 
     def close(self) -> None:
-        """Ends; says nothing more. May be called without `start`, and twice."""
+        """Stops the thread. May be called without `start`, and twice."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -117,13 +121,13 @@ class HeartbeatManager:
 
     def _run_rounds(self) -> None:
         while not self._ready():
-            # What is not led here any more is forgotten, before it is led here again.
+            # Forget the targets of roles that this process no longer leads, before it leads them again.
             self._update(self._clock())
             if self._closed.wait(_LONGEST_WAIT_S / 5):
                 return
         topic = self._connect()
         try:
-            # Whatever was sent until now is behind the end that is read from.
+            # Every earlier heartbeat is below the end offset at which reading starts.
             self._monitor.refresh(self._clock())
             while not self._closed.is_set() and self._ready():
                 self._round(topic)
@@ -149,7 +153,7 @@ class HeartbeatManager:
             participant.update(self._monitor, now)
 
     def _poll_timeout(self, now: int) -> float:
-        """Seconds until something is to be done though nothing was heard."""
+        """Seconds until something is due if no heartbeat arrives."""
         due = self._due
         deadline = self._monitor.deadline()
         if deadline is not None and deadline < due:
@@ -157,7 +161,7 @@ class HeartbeatManager:
         return min(_LONGEST_WAIT_S, max(0.0, (due - now) / 1e6))
 
     def _send(self, topic: HeartbeatTopic) -> None:
-        # A heartbeat says that the process does its work, which is the host's, and not only that a thread lives.
+        # A heartbeat proves that the host makes progress, not only that this thread is alive.
         idle_s = self._idle_s()
         was_idle, self._is_idle = self._is_idle, idle_s * 1e6 > max(self._interval, _SHORTEST_STALL)
         if self._is_idle:
@@ -182,7 +186,7 @@ class HeartbeatManager:
                     self._monitor.on_heartbeat(target, now)
 
     def _check_timeouts(self, topic: HeartbeatTopic) -> None:
-        """Reads all that was sent until now; who is late still is silent."""
+        """Reads everything that was sent until now; targets that are still late have timed out."""
         try:
             asked = self._clock()
             end = topic.end()
@@ -191,11 +195,11 @@ class HeartbeatManager:
                 if self._clock() - asked > self._interval:
                     raise LogUnavailable("the heartbeats topic is not read to its end in time")
         except LogUnavailable as error:
-            _log.warning("can't hear heartbeats: everybody gets another timeout", reason=str(error))
+            _log.warning("cannot read heartbeats: all targets get a new timeout", reason=str(error))
             self._monitor.refresh(self._clock())
             return
         if self._closed.is_set() or topic.interrupted() or self._clock() - asked > self._interval:
-            # What could not be heard in time is no silence.
+            # A target that could not be heard has not timed out.
             self._monitor.refresh(self._clock())
             return
         for target in self._monitor.expired(asked):

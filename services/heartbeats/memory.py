@@ -11,7 +11,7 @@ from .topic import MASTERS, TASK_EXECUTORS, Wanted
 
 
 class MemoryHeartbeats:
-    """Both partitions; `end_of` gives a process its end. It can be broken, as Kafka can."""
+    """Both partitions; `end_of` returns the view of one process. It can be made unavailable, like Kafka."""
 
     def __init__(self) -> None:
         self._codec = Codec("memory.heartbeats")
@@ -20,11 +20,11 @@ class MemoryHeartbeats:
         self._broken = False
 
     def end_of(self, reads: int, wanted: Wanted) -> MemoryTopic:
-        """A reader of partition `reads`, at its end, and writer of the other."""
+        """Returns a topic that reads partition `reads` from its end on and writes the other."""
         return MemoryTopic(self, reads, wanted)
 
     def break_down(self, *, broken: bool = True) -> None:
-        """From now on nothing can be read or written, or it can again."""
+        """Makes the topic unavailable, or available again."""
         with self._grown:
             self._broken = broken
             self._grown.notify_all()
@@ -34,7 +34,7 @@ class MemoryHeartbeats:
         return self._broken
 
     def append(self, partition: int, events: Sequence[Event]) -> bool:
-        """False: it is broken."""
+        """Returns False if the topic is unavailable."""
         with self._grown:
             if self._broken:
                 return False
@@ -47,7 +47,7 @@ class MemoryHeartbeats:
             return len(self._partitions[partition])
 
     def values_from(self, partition: int, offset: int, timeout: float) -> list[Event]:
-        """Waits up to `timeout` seconds for the first."""
+        """Waits up to `timeout` seconds for the first value."""
         with self._grown:
             self._grown.wait_for(
                 lambda: not self._broken and offset < len(self._partitions[partition]), timeout

@@ -1,4 +1,5 @@
-"""Reports a contradiction only when two reports in a row contain it: an event in flight may explain a single one."""
+"""Accepts a contradiction between a report and the log only if two reports in a row contain it: one report may have
+crossed the event that explains it."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RepeatFilter(Generic[K]):
-    """What the last report of each peer said against the log."""
+    """The contradictions in the last report of each peer."""
 
     def __init__(self) -> None:
         self._last: dict[K, frozenset[str]] = {}
 
     def repeated(self, peer: K, claims: frozenset[str]) -> frozenset[str]:
-        """What this report and the one before claim alike; after that it has to be claimed twice again."""
+        """Returns the claims that this report and the previous one share; after that a claim has to be repeated
+        again."""
         before = self._last.get(peer, frozenset())
         both = claims & before
         left = claims - both
@@ -26,5 +28,5 @@ class RepeatFilter(Generic[K]):
         return both
 
     def forget(self, peer: K) -> None:
-        """The peer is gone, or another by the same name."""
+        """Forgets a peer that is gone or was replaced by one of the same name."""
         self._last.pop(peer, None)

@@ -1,7 +1,8 @@
-"""The ResourceManager's heartbeats: one broadcast to all TaskExecutors, and their SlotReports in the answers.
+"""The ResourceManager's heartbeats: one broadcast to all TaskExecutors, and their SlotReports.
 
-A heartbeat contains the sender's position in the log. A heartbeat does not count if that position stands still while
-the log grows: a TaskExecutor that sends and does not read the log is lost like one that does not send.
+A heartbeat carries the log offset that its sender has read. If that offset does not advance although it is below the
+ResourceManager's, the heartbeat does not count: a TaskExecutor that sends heartbeats but does not read the log receives
+no events, and is treated like one that is silent.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class Worker(NamedTuple):
 
 
 def workers_in_grace(state: object) -> frozenset[str]:
-    """TaskExecutors whose process has ended, and that may come back yet, as the ResourceManager's state has it, whoever
-    leads it."""
+    """Returns the TaskExecutors whose process has ended and that may still return, from the ResourceManager's state,
+    whichever process leads it."""
     return frozenset(state.pool.exited) if isinstance(state, ResourceManagerState) else frozenset()
 
 
 class ResourceManagerHeartbeats:
-    """A Participant of Heartbeats."""
+    """The HeartbeatSender of the ResourceManager."""
 
     def __init__(self, say: Emit, contradicts: IsContradiction) -> None:
         self._say = say
@@ -46,25 +47,25 @@ class ResourceManagerHeartbeats:
         self._workers: Map[str, WorkerRegistration] = Map()
         self._reports: RepeatFilter[str] = RepeatFilter()
         self._position = -1
-        """How far the log was read here, an interval ago at most."""
+        """The log offset read here, at most one interval ago."""
         self._positions: dict[str, int] = {}
-        """How far TaskExecutors have read it, as they said last."""
+        """The log offsets that TaskExecutors reported last."""
         self._not_reading: dict[str, int] = {}
-        """How many heartbeats in a row did not count, by TaskExecutor."""
+        """The number of consecutive heartbeats that did not count, by TaskExecutor."""
 
     def follow(self, state: ResourceManagerState) -> None:
-        """The newest state; from the host's thread."""
+        """Publishes the latest state. Called on the host's thread."""
         self._states.publish(RESOURCE_MANAGER, state)
 
     def retire(self) -> None:
-        """The ResourceManager is not led here any more; from the host's thread."""
+        """This process no longer leads the ResourceManager. Called on the host's thread."""
         self._states.publish(RESOURCE_MANAGER, None)
 
     def update(self, monitor: Monitor, now: int) -> None:
         taken = self._states.drain()
         if RESOURCE_MANAGER not in taken:
             return
-        # Of one that is not led here nobody is waited for.
+        # A role that is not led here expects no heartbeats.
         state = self._state = taken[RESOURCE_MANAGER] or ResourceManagerState()
         known, workers = self._workers, state.workers
         if workers is known:
@@ -102,7 +103,7 @@ class ResourceManagerHeartbeats:
             or worker.instance_id != body.instance_id
             or record.header.sender != address(TASK_EXECUTOR, body.resource_id)
         ):
-            # Unknown, or superseded by a newer registration.
+            # An unknown TaskExecutor, or a newer registration has replaced it.
             return None
         claims = _REPORT if self._contradicts(self._state, body) else frozenset()
         if self._reports.repeated(body.resource_id, claims):
@@ -128,7 +129,7 @@ class ResourceManagerHeartbeats:
             return  # That is known: its grace says when it is lost.
         who = f"TaskExecutor {worker.resource_id} at {worker.address}"
         position = self._positions.get(worker.resource_id)
-        # The last heartbeat before a process hangs may not have counted either: one is no sign.
+        # The last heartbeat before a process hangs may not have counted either, so a single one proves nothing.
         is_not_reading = self._not_reading.get(worker.resource_id, 0) > 1
         fact = resource_manager.WorkerLost(
             resource_id=worker.resource_id,

@@ -1,5 +1,6 @@
-"""A TaskExecutor's heartbeats: its SlotReport to the ResourceManager, and the Executions that run here to each
-connected JobMaster. A silent master stops no task: only the log does.
+"""A TaskExecutor's heartbeats: its SlotReport to the ResourceManager, and its Executions to each connected JobMaster.
+
+A master's silence stops no task: the log decides.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from .repeat_filter import RepeatFilter
 SlotContradictions = Callable[
     [TaskExecutorState, task_executor.HeartbeatFromJobManager], tuple[Collection[str], Collection[str]]
 ]
-"""Allocations that only the JobMaster believes in, and those that only the TaskExecutor holds."""
+"""Returns the allocations that only the JobMaster knows, and those that only the TaskExecutor holds."""
 SlotReport = Callable[[TaskExecutorState], Sequence[SlotStatus]]
 Running = Callable[[TaskExecutorState], Iterable[AccumulatorSnapshot]]
-"""One for each Execution that the runtime really has."""
+"""Returns one snapshot for each Execution that the runtime runs."""
 _MISSING, _SURPLUS = "missing ", "surplus "
 _MOST_COUNTS = 20_000
-"""Counts and metrics in one heartbeat: a name has at most a few hundred bytes, and the topic takes a few MiB."""
+"""The limit of counts and metrics in one heartbeat: a name has a few hundred bytes at most, a message a few MiB."""
 
 
 class Master(NamedTuple):
-    """The ResourceManager, or a JobMaster that the TaskExecutor is connected to, by its address."""
+    """The ResourceManager, or a connected JobMaster, by its address."""
 
     address: str
 
 
 class TaskExecutorHeartbeats:
-    """A Participant of Heartbeats."""
+    """The HeartbeatSender of a TaskExecutor."""
 
     def __init__(
         self,
@@ -57,10 +58,10 @@ class TaskExecutorHeartbeats:
         self._masters: frozenset[Master] = frozenset()
         self._reports: RepeatFilter[str] = RepeatFilter()
         self._epochs: dict[str, int] = {}
-        """Of masters that have been heard, by address."""
+        """Masters that have sent a heartbeat, by address."""
 
     def follow(self, state: TaskExecutorState) -> None:
-        """The newest state; from the host's thread."""
+        """Publishes the latest state. Called on the host's thread."""
         self._handed.publish(self._own, state)
 
     def update(self, monitor: Monitor, now: int) -> None:
@@ -121,7 +122,7 @@ class TaskExecutorHeartbeats:
             return None
         epoch = record.header.sender_epoch
         if epoch < self._epochs.get(sender, 0) or Master(sender) not in self._masters:
-            # Deposed, or a master that is not waited for.
+            # The sender was deposed, or is not monitored.
             return None
         self._epochs[sender] = epoch
         if isinstance(body, task_executor.HeartbeatFromJobManager):
@@ -139,33 +140,40 @@ class TaskExecutorHeartbeats:
             fact = task_executor.HeartbeatTimedOut(
                 peer=target.address,
                 reason=f"no heartbeat for {silence / 1e6:.0f} s from {target.address}: it has died, hangs, or can't "
-                "reach Kafka; tasks run on",
+                "reach Kafka; tasks keep running",
             )
             self._say(self._own, OutgoingEvent(self._own, fact, None))
 
     def _compare(self, job_id: str, sender: str, body: task_executor.HeartbeatFromJobManager) -> None:
         assert self._state is not None
         missing, surplus = self._slot_contradictions(self._state, body)
-        claims = frozenset([*(_MISSING + each for each in missing), *(_SURPLUS + each for each in surplus)])
+        claims = frozenset(
+            [
+                *(_MISSING + allocation for allocation in missing),
+                *(_SURPLUS + allocation for allocation in surplus),
+            ]
+        )
         confirmed = self._reports.repeated(sender, claims)
         if confirmed:
             fact = task_executor.AllocatedSlotsContradicted(
-                job_id=job_id, missing=_of(_MISSING, confirmed), surplus=_of(_SURPLUS, confirmed)
+                job_id=job_id,
+                missing=_claims_of_kind(_MISSING, confirmed),
+                surplus=_claims_of_kind(_SURPLUS, confirmed),
             )
             self._say(self._own, OutgoingEvent(self._own, fact, None))
 
 
 def limit_snapshots(snapshots: list[AccumulatorSnapshot]) -> list[AccumulatorSnapshot]:
-    """As many counts as a heartbeat may have: it names the other Executions without them."""
+    """Limits the counts and metrics; further Executions are listed without them."""
     left, found = _MOST_COUNTS, []
-    for each in snapshots:
-        left -= len(each.user_accumulators) + len(each.metrics)
-        found.append(each if left >= 0 else replace(each, user_accumulators={}, metrics={}))
+    for snapshot in snapshots:
+        left -= len(snapshot.user_accumulators) + len(snapshot.metrics)
+        found.append(snapshot if left >= 0 else replace(snapshot, user_accumulators={}, metrics={}))
     return found
 
 
 def _masters(state: TaskExecutorState) -> Iterable[Master]:
-    """Those that have answered: who has not is reminded by the log."""
+    """The masters that have answered; the others are reminded through the log."""
     if state.left:
         return
     if _instance_id(state) is not None:
@@ -176,9 +184,9 @@ def _masters(state: TaskExecutorState) -> Iterable[Master]:
 
 
 def _instance_id(state: TaskExecutorState) -> str | None:
-    """None while the ResourceManager has not answered its registration."""
+    """None until the ResourceManager has answered the registration."""
     return None if state.registration is None else state.registration.instance_id
 
 
-def _of(kind: str, claims: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(each.removeprefix(kind) for each in claims if each.startswith(kind)))
+def _claims_of_kind(kind: str, claims: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(claim.removeprefix(kind) for claim in claims if claim.startswith(kind)))

@@ -1,8 +1,10 @@
-"""The contract of the heartbeats topic: soft state that processes exchange outside the log.
+"""The heartbeats topic: soft state that processes exchange outside the log.
 
-A reader starts at the end, nothing is replayed, and losses are not repaired. TaskExecutors write partition MASTERS,
-which masters read; masters write TASK_EXECUTORS. So nobody reads its own heartbeats. Readers skip heartbeats for others
-by their Kafka headers, without decoding them.
+A reader starts at the end; nothing is replayed, and lost messages are not sent again. Masters read partition MASTERS
+and
+TaskExecutors write it; for TASK_EXECUTORS it is the other way round, so no process reads its own messages. Readers
+filter
+by Kafka's headers without decoding the messages.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Protocol
 from ...schemas.event import Event, Record
 
 Wanted = Callable[[str], bool]
-"""recipient -> whether the reader wants it."""
+"""recipient -> whether the reader wants the message."""
 MASTERS = 0
 """The partition that masters read."""
 TASK_EXECUTORS = 1
@@ -21,29 +23,29 @@ TASK_EXECUTORS = 1
 
 
 class HeartbeatTopic(Protocol):
-    """One process's end of it; for one thread."""
+    """The view of one process; not thread-safe."""
 
     def send(self, events: Sequence[Event]) -> None:
-        """Begins to send to the other partition; returns at once. What can't be sent shows in `interrupted`."""
+        """Starts sending to the other partition; returns at once. `interrupted` reports failures."""
         ...
 
     def interrupted(self) -> bool:
-        """Whether Kafka did not take in time what was sent, now or since this was last asked."""
+        """Returns whether Kafka has failed to accept a message in time, now or since the last call."""
         ...
 
     def poll(self, timeout: float) -> list[Record]:
-        """What is there for this process, in order; waits up to `timeout` seconds. Raises LogUnavailable."""
+        """Returns the messages for this process, in order; waits up to `timeout` seconds. Raises LogUnavailable."""
         ...
 
     @property
     def position(self) -> int:
-        """The next offset to be seen."""
+        """Returns the next offset to read."""
         ...
 
     def end(self) -> int:
-        """The offset behind the last one, asked of Kafka. Raises LogUnavailable."""
+        """Returns the end offset, requested from Kafka. Raises LogUnavailable."""
         ...
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes the connections."""
         ...

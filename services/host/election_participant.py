@@ -1,17 +1,21 @@
-"""Joins the elections for the roles of a process, and checks the epochs of the grants.
+"""Decides which elections a process joins, and whether a grant may be claimed in the log.
 
 A process joins the elections for its own roles at start-up. It joins the election for a job later, to keep ZooKeeper
-out of job submission: the leader of the Dispatcher leads unclaimed jobs implicitly, and joins a job's election once the
-job has run for a moment, one job at a time. Short jobs never reach ZooKeeper. Other processes join a job's election
-once the Dispatcher has another leader than the one that started the job, or once the job was claimed. Nobody joins the
-election for a quiescent job.
+out
+of job submission: the Dispatcher's leader leads unclaimed jobs implicitly, and joins a job's election once the job has
+run for a moment, one job after the other. Short jobs never reach ZooKeeper, and many jobs that start at once do not
+wait
+for each other's latches. Other masters join a job's election once the Dispatcher has a later leader than the one that
+started the job, or once a process has claimed the job. No process joins the election for a quiescent job.
 
-After a failover many masters learn of many jobs at the same moment. Each waits for a delay derived from job and master,
-so that the jobs, and the next candidates for each, spread over the masters.
+Many masters learn of many new jobs at the same moment, and the fastest would win all elections. Each master therefore
+waits for a short time that depends on the job and the master. This spreads the leaders, and their successors, over the
+masters.
 
-The epoch of a grant is the creation zxid of the election node. A grant whose epoch is not above the log's epoch is
-stale: another process was elected meanwhile; this process leaves and rejoins. If the grant is stale although this
-process joined after it read that epoch, ZooKeeper lost its data or is another ensemble: StaleElectionEpoch.
+The epoch of a grant is the creation zxid of the election node. A grant whose epoch is not above the log's may be late:
+another process was elected in between. The process then returns it and joins again, to get a later one. If the epoch is
+too low although the process joined after it had read the log's epoch, then ZooKeeper lost its data or is another
+ensemble. This is detected for the process's own roles (StaleElectionEpoch).
 """
 
 from __future__ import annotations
@@ -30,11 +34,11 @@ _log = logger(__name__)
 _A_MOMENT = 1_000_000
 _BETWEEN_OWN = 250_000
 _SPREAD = 500_000
-"""Microseconds."""
+"""In microseconds."""
 
 
 class StaleElectionEpoch(Exception):
-    """ZooKeeper's transaction ids are below the log's epochs: its data were lost, or are another ensemble's."""
+    """ZooKeeper's transaction ids are below the log's epochs: ZooKeeper lost its data, or it is another ensemble."""
 
     def __init__(self, role: str, granted: int, last: int) -> None:
         super().__init__(
@@ -55,7 +59,7 @@ class EpochOutOfReach(Exception):
 
 
 class ElectedLeaderExists(Exception):
-    """Elected masters lead, or may go on to; a process that nobody elects would take the lead from them."""
+    """Elected masters lead or may lead again. A process without an election would take the leadership from them."""
 
     def __init__(self, role: str, leader: Leader) -> None:
         by = leader.elected_by
@@ -68,7 +72,7 @@ class ElectedLeaderExists(Exception):
 
 
 class ElectionParticipant:
-    """Of one process, for the thread of its host. `opposed`: whether others stand against it at all."""
+    """The elections of one process; used on the host's thread. `opposed`: whether other candidates exist at all."""
 
     def __init__(
         self,
@@ -88,34 +92,34 @@ class ElectionParticipant:
         self._clock = clock
         self._leads_jobs = DISPATCHER in self._roles
         self._stood: dict[str, int] = {}
-        """The roles that it stands for -> the log's epoch when it began to."""
+        """The roles whose election it has joined -> the log's epoch at that time."""
         self._spent: dict[str, int] = {}
-        """The last mandate for a role that was given back: it may be heard of for a while still."""
+        """The last returned grant of a role. The election may still report it for a while."""
         self._soon = DeadlineHeap()
-        """When it is to stand for which jobs."""
+        """The times at which to join the elections of jobs."""
         self._last_own: Time = 0
-        """When it is to stand for the last of the jobs that it has begun itself."""
+        """The latest time at which to join the election of a job that this process started."""
         self._begun = False
 
     def start(self) -> None:
-        """The log has been read: stands for all that it has to."""
+        """Joins all elections that it has to. Called once the log has been read."""
         self._begun = True
         for role in self._roles:
             self._join(role)
         self._check_all_jobs()
 
     def tick(self) -> None:
-        """Stands for the jobs whose moment has come; to be called when `due`, or whenever it may be."""
+        """Joins the elections of the jobs that are due. Call it at `next_deadline`; earlier calls are harmless."""
         if self._soon.earliest() is not None:
             for job in self._soon.pop_expired(self._clock()):
                 self._join(job)
 
     def next_deadline(self) -> Time | None:
-        """When it is to stand for a job next."""
+        """Returns when to join the next job's election, or None."""
         return self._soon.earliest()
 
     def granted_epochs(self, role: str) -> None:
-        """Somebody leads the role, as the log has it since now."""
+        """Records that the log has a new leader of the role."""
         if not self._begun:
             return
         if role == DISPATCHER:
@@ -124,7 +128,7 @@ class ElectionParticipant:
             self.on_state_changed(role)
 
     def on_state_changed(self, role_address: str) -> bool:
-        """The state of an address has changed; whether that is a job which is at rest now."""
+        """Processes a changed state; returns whether the address is a job that is quiescent now."""
         if not self._begun or not self._leads_jobs or kind_of(role_address) != JOB_MASTER:
             return False
         if self._replica.is_active(role_address):
@@ -140,11 +144,11 @@ class ElectionParticipant:
         return True
 
     def is_valid(self, role: str, granted: int | None) -> bool:
-        """Whether a mandate may be claimed now; stands anew where it came too late. Raises MandateFromAnotherTime,
-        EpochOutOfReach."""
+        """Returns whether a grant may be claimed now; rejoins the election if the grant is too late. Raises
+        StaleElectionEpoch, EpochOutOfReach."""
         stood = self._stood.get(role)
         if stood is None:
-            # The mandates have not heard yet that it stands for this no more.
+            # The election has not yet processed that this process left.
             return False
         last = self._replica.leadership.epoch(role)
         if granted is not None and self._spent.get(role) == granted:
@@ -155,12 +159,14 @@ class ElectionParticipant:
             return True
         if granted <= stood and role in self._roles:
             raise StaleElectionEpoch(role, granted, last)
-        _log.info("a mandate came too late: stands for election anew", role=role, epoch=granted, last=last)
+        _log.info(
+            "a leadership grant came too late: joins the election again", role=role, epoch=granted, last=last
+        )
         self.rejoin(role, granted)
         return False
 
     def rejoin(self, role: str, granted: int | None) -> None:
-        """Gives a mandate back, and hopes for a later one."""
+        """Returns a grant, and joins again to get a later one."""
         if self._stood.pop(role, None) is not None:
             if granted is not None:
                 self._spent[role] = granted
@@ -168,8 +174,8 @@ class ElectionParticipant:
             self._join(role)
 
     def _check_all_jobs(self) -> None:
-        for each in self._replica.active_addresses:
-            self.on_state_changed(each)
+        for role_address in self._replica.active_addresses:
+            self.on_state_changed(role_address)
 
     def _join(self, role: str) -> None:
         if role not in self._stood:

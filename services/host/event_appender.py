@@ -1,15 +1,18 @@
-"""Appends the events of leaders to the log, and handles events that can't be appended.
+"""Appends what leaders decide, and handles events that cannot be written.
 
-Jobs of many users share a process. If a JobMaster's `decide` fails, or the log refuses its event, every successor would
-fail in the same way, because it replays the same log. Therefore only that job fails (JobMasterFailed), and the others
-continue. If the JobMaster fails again after its job ended, the appender sends the remaining final events itself.
+Jobs of many users share a process. If the `decide` of one JobMaster raises, or returns an event that the log refuses,
+the process would end, and so would every successor, which folds the same log and decides the same. The job fails
+instead (JobMasterFailed), and the others go on. If it fails again after its job has ended, this module appends the
+events that other roles wait for, without its `decide`.
 
-The Dispatcher, the ResourceManager and TaskExecutors fail fast. Their events are bounded at the source: jobs at
-admission (pipelines/graph/limits.py), registrations at the ResourceManager (resource_manager/message_limits.py). If a
-task's event is too large, the task or its checkpoint fails (task_executor/rejected_events.py).
+The Dispatcher, the ResourceManager and TaskExecutors fail fast, because their input is bounded earlier: a job when it
+is
+admitted (pipelines/graph/limits.py), a TaskExecutor's reports when the ResourceManager receives them
+(resource_manager/bounds.py). A task's event that is too large fails the task or its subtask snapshot
+(task_executor/unfit.py).
 
-One append has at most MAX_APPEND_BYTES. The next turn decides the rest again: `decide` compares the state with its
-target, so nothing is lost.
+One append has at most MOST_BYTES. The rest is decided again in the next iteration: `decide` compares the state with the
+required state, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -30,15 +33,15 @@ from ..log.event_log import EventLog, EventRefused
 from ..task_executor.rejected_events import substitute_event
 
 MAX_APPEND_BYTES = 8 << 20
-"""Of the decisions of one turn, encoded; one event may have more."""
+"""The limit for the encoded decisions of one iteration; a single event may be larger."""
 _MOST_FAILURES = 3
-"""Of one JobMaster in one process: each leaves it less to say (job_master/ending.py)."""
+"""The limit of failures of one JobMaster in one process; each leaves it fewer events to send (job_master/ending.py)."""
 _FRAMES_SHOWN = 4
 _log = logger(__name__)
 
 
 class EventAppender:
-    """Appends for one process; safe for use by several threads."""
+    """The appender of one process; thread-safe."""
 
     def __init__(
         self,
@@ -46,8 +49,8 @@ class EventAppender:
         seal: Callable[[str, Sequence[OutgoingEvent]], list[Event]],
         state: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """`seal` adds the headers to what a role says now; it returns nothing where the role is not led here. `state`:
-        the last that was folded of an address."""
+        """`seal` adds headers to the events of a role; it returns nothing if this process does not lead the role.
+        `state` returns the last folded state of an address."""
         self._log = log
         self._seal = seal
         self._state = state
@@ -55,23 +58,24 @@ class EventAppender:
         self._counting = threading.Lock()
 
     def append_some(self, events: Sequence[Event]) -> tuple[list[int], list[str]]:
-        """Appends decisions, as many as one turn may have. Returns the offsets, and the senders of the rest.
+        """Appends as many decisions as fit into one iteration. Returns the offsets, and the senders of the remaining
+        events.
 
-        Raises LogUnavailable; EventRefused where another than a JobMaster owes what can't be written.
+        Raises LogUnavailable; EventRefused if an event of another role than a JobMaster cannot be written.
         """
         while events:
             try:
                 offsets = self._log.append(events, MAX_APPEND_BYTES)
             except EventRefused as error:
                 sender = events[error.place].header.sender
-                others = [each for each in events if each.header.sender != sender]
+                others = [event for event in events if event.header.sender != sender]
                 events = [*others, *self.failure_of(sender, error)]
                 continue
-            return offsets, list(dict.fromkeys(each.header.sender for each in events[len(offsets) :]))
+            return offsets, list(dict.fromkeys(event.header.sender for event in events[len(offsets) :]))
         return [], []
 
     def append_all(self, events: Sequence[Event]) -> None:
-        """Appends what shells say. Raises as `append_some`."""
+        """Appends the events of shells. Raises as `append_some`."""
         while events:
             try:
                 self._log.append(events)
@@ -86,14 +90,14 @@ class EventAppender:
             kind_of(sender) == TASK_EXECUTOR
             and (body := substitute_event(event.body, str(error))) is not None
         ):
-            _log.error("what a task had to say can't be written", sender=sender, reason=str(error))
+            _log.error("an event of a task cannot be written", sender=sender, reason=str(error))
             return [Event(event.header, body)]
         return self.failure_of(sender, error)
 
     def failure_of(self, role_address: str, error: Exception) -> list[Event]:
-        """What is said of a JobMaster that can't go on: nothing, where it has been said so often that it does not help.
+        """Returns the events that fail the job of a JobMaster; none after too many failures, when they do not help.
 
-        Raises the error where it is another role's.
+        Raises the error itself for any other role.
         """
         if kind_of(role_address) != JOB_MASTER:
             raise error
@@ -109,7 +113,7 @@ class EventAppender:
 
 
 def failure_events(role_address: str, state: object, reason: str) -> list[OutgoingEvent]:
-    """What is said for a JobMaster that can't say it itself."""
+    """Returns the events that end the job of a JobMaster that cannot decide itself."""
     if isinstance(state, JobMasterState) and state.terminated is not None:
         owed = events_of_ended(state)
         if owed:
@@ -119,6 +123,6 @@ def failure_events(role_address: str, state: object, reason: str) -> list[Outgoi
 
 
 def _location_of(error: Exception) -> str:
-    """The last lines of code that it went through: no values, which may be a user's."""
+    """The innermost lines of code in the traceback. It has no values: they may be a user's."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_SHOWN:]
-    return ", ".join(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in reversed(frames))
+    return ", ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))

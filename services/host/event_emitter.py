@@ -1,7 +1,7 @@
-"""Appends the events of shells to the log, asynchronously and in order.
+"""Queues the events of shells and appends them in a thread.
 
-A shell must not wait for Kafka: otherwise a TaskExecutor would start no task while the state of another is appended.
-Events are queued, and one thread appends them in batches.
+A shell must not wait for Kafka: while a TaskExecutor's runtime waited for the acknowledgement of one task's state, its
+other tasks would not start. Events are queued, and one thread appends them in order, in batches of what has gathered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...schemas.event import Event
 
 
 class EventEmitter:
-    """Appends what it is given; the first failure is told once, and ends it."""
+    """Appends the queued events. The first failure is reported once and stops the emitter."""
 
     def __init__(
         self, append: Callable[[Sequence[Event]], object], on_failure: Callable[[Exception], None]
@@ -26,12 +26,12 @@ class EventEmitter:
         self._thread.start()
 
     def emit(self, event: Event) -> None:
-        """Returns at once; from any thread."""
+        """Queues an event; returns at once. Thread-safe."""
         self._queue.put(event)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Returns when all that was said before is in the log, or could not be brought there; whether that was within
-        `timeout_s` seconds."""
+        """Waits until all earlier events are appended or have failed; returns whether that happened within `timeout_s`
+        seconds."""
         self._queue.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()

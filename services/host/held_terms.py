@@ -1,7 +1,7 @@
-"""The terms under which a process leads roles.
+"""The epochs under which a process currently leads roles.
 
-A term of a role starts when the process reads its own claim back unfenced, and ends when it steps down. A job without a
-claim is led in the Dispatcher's term (services/core/leadership.py).
+A term of a role starts when the process reads its own claim back unfenced, and ends when it steps down. An unclaimed
+JobMaster is led in the Dispatcher's term (services/core/leadership.py).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ..core.role import DISPATCHER, JOB_MASTER, kind_of
 
 
 class LeaderTerm(NamedTuple):
-    """`since` is the offset of the claim: whatever is said in the term was said knowing that."""
+    """`since` is the offset of the claim: every event of the term was sent after the process had read it."""
 
     epoch: int
     since: int
 
 
 class HeldTerms:
-    """Changed by the host's thread only; asked by any."""
+    """Changed on the host's thread only; readable from any thread."""
 
     def __init__(self, leadership: Callable[[], LeadershipState]) -> None:
         self._leadership = leadership
@@ -31,11 +31,11 @@ class HeldTerms:
         return bool(self._of)
 
     def __contains__(self, role: str) -> bool:
-        """Whether there is a term of this very role."""
+        """Returns whether there is a term of exactly this role."""
         return role in self._of
 
     def term_for(self, role_address: str) -> LeaderTerm | None:
-        """The term in which an address speaks; None where the process does not lead it."""
+        """Returns the term in which this process leads the address; None if it does not."""
         term = self._of.get(role_address)
         if term is None and kind_of(role_address) == JOB_MASTER:
             term = self._of.get(DISPATCHER)
@@ -44,7 +44,7 @@ class HeldTerms:
         return term
 
     def roles(self) -> list[str]:
-        """Those that there are terms of."""
+        """Returns the roles with a term."""
         return list(self._of)
 
     def begin(self, role: str, term: LeaderTerm) -> None:

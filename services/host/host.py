@@ -1,15 +1,15 @@
-"""The loop that runs the roles of a process.
+"""The loop that runs roles in a process.
 
-One turn: read a batch and apply it. For the roles that the process leads, once its own last append is read back:
-decide, append, and let the shells perform the instructions. Standbys do everything except deciding, so a takeover costs
-one append and its read-back. A leader never decides on events that it only sent: it reads them back first, so the
-events of a fenced leader have no effect.
+It reads a batch of the log and evolves the states. For the addresses that it leads, once its own last append has been
+read back, it decides, appends, and lets the shells perform the instructions. Standbys do everything except decide, so a
+takeover costs them one append and its read-back. The host never decides on events that it only sent: it reads them back
+from the log first. The last events of a fenced leader therefore have no effect.
 
-The set of led roles changes at run time. An election grants and revokes leadership (election/leader_election.py). The
-host claims each grant in the log, and leads once it reads its claim back unfenced. It steps down when a grant is
-revoked, or when it reads the claim of another process. While the election is suspended it decides nothing and keeps
-everything. Without an election (`high-availability.type: none`) the newest process leads all roles, and the process
-that it deposes ends.
+The set of led roles changes at run time. The election grants and revokes leadership (services/election). The host
+claims a granted role in the log, and leads it once it has read its claim back unfenced. It steps down when a grant is
+revoked or when it reads another process's claim. While the election is suspended it decides nothing and keeps its
+state. Without an election (`high-availability.type: none`) the newest process leads everything, and the deposed one
+ends.
 """
 
 from __future__ import annotations
@@ -51,23 +51,26 @@ _log = logger(__name__)
 
 
 class Deposed(Exception):
-    """Another process leads a role that this one led; it must stop, its tasks need not."""
+    """Another process leads a role that this process led. This process must end; its tasks keep running."""
 
 
 def wall_clock() -> Time:
-    """Microseconds since the epoch."""
+    """Returns microseconds since the epoch."""
     return time.time_ns() // 1000
 
 
 class Host:
     """Runs the roles of one process over one log.
 
-    `leads` are the roles that the process is to lead; a process that is to lead the Dispatcher is to lead JobMasters
-    too. `mandates` say which of them it may lead now; None: all, and it ends when it is deposed. `endpoints` are the
-    servers of the process, by name, as LeaderElected has them. `concerns` are the addresses whose events it reads, None
-    for all. `abandons_election`: it takes the lead without mandates even where the last leader was elected, and the
-    cluster goes on. `run` raises Deposed, LedByElection, MandateFromAnotherTime, EpochOutOfReach,
-    NewerRelease, LogTruncated and LogUnavailable.
+    `leads` are the roles that the process is a candidate for; with the Dispatcher come the JobMasters. `mandates` is
+    the
+    election that grants roles to the process; None grants all, and then the process ends when it is deposed.
+    `endpoints` are
+    the servers of the process by name, as in LeaderElected. `concerns` are the addresses whose events it reads, None
+    for
+    all. `abandons_election`: it takes the leadership without an election even if the last leader was elected, and the
+    cluster goes on. `run` raises Deposed, ElectedLeaderExists, StaleElectionEpoch, EpochOutOfReach, NewerRelease,
+    LogTruncated and LogUnavailable.
     """
 
     def __init__(
@@ -105,9 +108,9 @@ class Host:
             self._mandates, replica, self._leads, session=session, opposed=self._stands_by, clock=clock
         )
         self._granted: Mapping[str, int | None] | None = None
-        """The mandates that were looked at last; None: they are to be looked at again."""
+        """The grants that were processed last; None: process them again."""
         self._claimed: dict[str, int] = {}
-        """What has been claimed and not read back: role -> epoch."""
+        """Claims that were appended and not yet read back: role -> epoch."""
         self._failure: Exception | None = None
         self._said = 0
         self._counting = threading.Lock()
@@ -128,9 +131,9 @@ class Host:
         shells: Mapping[str, Shell],
         finished: Callable[[Replica], bool] = lambda _: False,
     ) -> None:
-        """Replays the log, leads what it is to lead, and goes on until `stop` is set or the states say that all is
-        done; where they say so from the start, a leader is to begin anew. `shells` are by kind of role.
-        """
+        """Replays the log, then leads and follows until `stop` is set or `finished` returns True for the replica. If
+        `finished` is True after the replay already, a leader starts a new run of the cluster. `shells` are by kind of
+        role."""
         self._shells = shells
         tune_gc_for_replay()
         tail = self._read = self._tail()
@@ -162,87 +165,87 @@ class Host:
             tail.close()
 
     def emit(self, role_address: str, owed: OutgoingEvent) -> None:
-        """Appends what a shell has to say on behalf of a role that this process leads; from any thread, at once.
+        """Appends an event of a shell for a role that this process leads. Thread-safe; returns at once.
 
-        What it does not lead (any more) is not said. What can't be appended ends `run`: the instruction stands, and is
-        obeyed again after a restart.
+        Drops the event if the process does not lead the role (any more). If the event cannot be appended, `run` ends:
+        the
+        instruction stays in the state and is performed again after a restart.
         """
         for event in self.with_headers(role_address, [owed]):
             self._voice.emit(event)
 
     def emit_as_standby(self, owed: OutgoingEvent) -> None:
-        """Appends what a master tells of itself that leads nothing; from any thread, at once. Nothing before the log
-        has been read, and nothing of a process that nobody elects."""
+        """Appends an event of a master that leads nothing. Thread-safe; returns at once. Drops the event before the log
+        has been read, and in a process without an election."""
         if self._stands_by and self._position >= 0 and not self._mandates.suspended:
             sender = address(STANDBY, self._session)
             for event in self._with_headers(sender, [owed], 0, self._clock(), self._position):
                 self._voice.emit(event)
 
     def with_headers(self, role_address: str, owed: Sequence[OutgoingEvent]) -> list[Event]:
-        """What a role says, with its headers, for a way beside the log; nothing if the process does not lead it (any
-        more). From any thread."""
+        """Returns the events of a role with their headers, to be sent outside the log; none if the process does not
+        lead the role (any more). Thread-safe."""
         term = self._terms.term_for(role_address)
         if term is None:
-            names = [each.body.AVRO_NAME for each in owed]
-            _log.debug("is not said: the role is not led here", role=role_address, said=names)
+            names = [event.body.AVRO_NAME for event in owed]
+            _log.debug("dropped events: this process does not lead the role", role=role_address, events=names)
             return []
-        # Shells know no more than that: what was folded since they have not been shown.
-        causes = [each.cause for each in owed if each.cause is not None]
+        # Shells have seen the states up to this offset only, not what was folded since.
+        causes = [event.cause for event in owed if event.cause is not None]
         return self._with_headers(
             role_address, owed, term.epoch, self._clock(), max([self._position, term.since, *causes])
         )
 
     @property
     def session(self) -> str:
-        """What tells this process from all others, as LeaderElected has it."""
+        """The unique id of this process, as in LeaderElected."""
         return self._session
 
     @property
     def position(self) -> int:
-        """Up to this offset the log has been folded, and the shells have seen what came of it; -1 before that."""
+        """The log is folded up to this offset, and the shells have seen the resulting states; -1 before that."""
         return self._position
 
     @property
     def idle_s(self) -> float:
-        """Seconds since the loop of `run` turned last: it stands still, or waits for Kafka. From any thread."""
+        """Seconds since the last iteration of the loop; large if the loop hangs or waits for Kafka. Thread-safe."""
         return time.monotonic() - self._turned_at
 
     @property
     def is_current(self) -> bool:
-        """Whether what `leads` says can be relied on: the mandates are there, and the loop has turned lately. A process
-        that was stopped may have been deposed since. From any thread."""
+        """Whether the answer of `leads` is reliable: the election is not suspended, and the loop ran a short time ago.
+        A process that was stopped may have been deposed since. Thread-safe."""
         return not self._mandates.suspended and self.idle_s < _CURRENT_S
 
     @property
     def bytes_read(self) -> int:
-        """Of the log, since `run` began."""
+        """The bytes of the log read since `run` started."""
         return 0 if self._read is None else self._read.bytes_read
 
     def state(self, role_address: str) -> object:
-        """The last state that was folded of an address, whoever leads it; None before the first. From any thread."""
+        """Returns the last folded state of an address, whichever process leads it; None before the first.
+        Thread-safe."""
         return self._replica.states.get(role_address)
 
     def leads(self, role_address: str) -> bool:
-        """Whether the process speaks for an address now; from any thread."""
+        """Returns whether the process leads an address now. Thread-safe."""
         return self._terms.term_for(role_address) is not None
 
     def leads_any(self) -> bool:
-        """Whether the process leads anything now; from any thread."""
+        """Returns whether the process leads anything now. Thread-safe."""
         return bool(self._terms)
 
     def fail(self, error: Exception) -> None:
-        """Ends `run` with an error that befell another thread of the process."""
+        """Ends `run` with an error of another thread of the process."""
         self._failure = self._failure or error
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Returns when all that was said is in the log, or after `timeout_s` seconds."""
+        """Waits until all emitted events are in the log, at most `timeout_s` seconds."""
         if not self._voice.close(timeout_s):
-            _log.warning(
-                "what was said last may not get into the log", log=self._log.topic, waited_s=timeout_s
-            )
+            _log.warning("the last events may be missing in the log", log=self._log.topic, waited_s=timeout_s)
 
     def _tail(self) -> Tail:
-        # The replica may have been put behind a snapshot.
+        # The replica may have been restored from a snapshot.
         wanted, start = self._concerns, self._replica.offset + 1
         if wanted is None:
             return self._log.tail(start, on_unreadable=self._unread)
@@ -261,7 +264,7 @@ class Host:
                 raise ElectedLeaderExists(role, leader)
 
     def _replay(self, tail: Tail, end: int, stop: threading.Event) -> None:
-        """As `_catch_up`, before anything is led or stood for: then nobody looks at what has changed."""
+        """As `_catch_up`, before the process leads or joins anything: changed states need no further processing."""
         apply = self._replica.apply
         while tail.position < end and not stop.is_set():
             self._turned_at = time.monotonic()
@@ -278,14 +281,14 @@ class Host:
                 raise self._failure
 
     def _follow_elections(self, tail: Tail, stop: threading.Event) -> None:
-        """Steps down from what it may lead no more; claims what it may lead now, until nothing is left to claim."""
+        """Steps down from roles that are no longer granted, and claims granted roles until none is left."""
         while (granted := self._mandates.grants()) is not self._granted and not stop.is_set():
             for role in self._terms.roles():
                 if role not in granted:
-                    self._step_down(role, "the mandate is gone")
+                    self._step_down(role, "the leadership grant was revoked")
             if self._mandates.suspended:
                 return
-            # Jobs may be many, and each that is granted is a new mapping: what was looked at is not looked at again.
+            # There may be many jobs, and every grant makes a new mapping: skip the grants that were processed before.
             known, self._granted = self._granted or {}, granted
             wanted = [
                 role
@@ -298,7 +301,7 @@ class Host:
     def _should_claim(self, role: str, granted: int | None) -> bool:
         term = self._terms.term_for(role)
         if term is not None:
-            # Such as a job that is led in the Dispatcher's term.
+            # For example a job that is led in the Dispatcher's term.
             self._mandates.confirm_leadership(role, term.epoch)
             return False
         if kind_of(role) == JOB_MASTER and not self._replica.is_active(role):
@@ -328,7 +331,7 @@ class Host:
         self._catch_up(tail, self._appended_to + 1, stop)
         self._claimed.clear()
         if any(self._terms.term_for(role) is None for role in roles):
-            # Overtaken by another's claim, which every reader takes instead: the mandates are looked at once more.
+            # Another process's claim was appended first, and every reader accepts that one: process the grants again.
             self._granted = None
 
     def _fold(self, batch: Iterable[Record]) -> None:
@@ -339,11 +342,11 @@ class Host:
             changed = apply(record)
             if self._replica.leadership is not before and isinstance(record.body, LeaderElected):
                 self._on_leader_elected(record, record.body)
-            for each in changed:
-                if led(each) is not None:
-                    dirty[each] = None
-                if look_at(each):
-                    self._is_quiescent(each)
+            for role_address in changed:
+                if led(role_address) is not None:
+                    dirty[role_address] = None
+                if look_at(role_address):
+                    self._is_quiescent(role_address)
 
     def _on_leader_elected(self, record: Record, body: LeaderElected) -> None:
         role = body.role
@@ -356,19 +359,19 @@ class Host:
             if kind_of(role) == JOB_MASTER and self._terms.term_for(DISPATCHER) is not None:
                 self._release(role)
             if self._granted and role in self._granted:
-                # Whoever has a mandate, and thought that it led already or that others did, looks at it once more.
+                # The process has a grant for this role and has skipped it: process the grants again.
                 self._granted = None
         self._candidacy.granted_epochs(role)
 
     def _start_term(self, role: str, term: LeaderTerm) -> None:
-        # Of jobs there may be thousands.
+        # There may be thousands of jobs.
         tell = _log.debug if kind_of(role) == JOB_MASTER else _log.info
         tell("leads", role=role, cluster=self._cluster, epoch=term.epoch)
         self._terms.begin(role, term)
         self._mandates.confirm_leadership(role, term.epoch)
-        for each in self._in_the_term_of(role):
-            self._dirty[each] = None
-        if all(each in self._terms for each in self._leads):
+        for role_address in self._in_the_term_of(role):
+            self._dirty[role_address] = None
+        if all(led in self._terms for led in self._leads):
             self.leading.set()
 
     def _on_deposed(self, body: LeaderElected) -> None:
@@ -388,13 +391,13 @@ class Host:
         affected = self._in_the_term_of(role)
         self._terms.end(role)
         self.leading.clear()
-        for each in affected:
-            self._release(each)
-        # It may be given the same again at once.
+        for role_address in affected:
+            self._release(role_address)
+        # The election may grant the same role again at once.
         self._granted = None
 
     def _release(self, role_address: str) -> None:
-        """Nothing more is said, or asked of a shell, for an address."""
+        """Emits nothing more for the address and gives its shell no more instructions."""
         self._dirty.pop(role_address, None)
         self._deadlines.set(role_address, None)
         shell = self._shells.get(kind_of(role_address))
@@ -402,20 +405,21 @@ class Host:
             shell.retire(role_address)
 
     def _is_quiescent(self, job: str) -> None:
-        """The claim of a job serves no more: if the job wakes, it is led by whoever claims it then."""
+        """Ends the term of a quiescent job. If the job becomes active again, the process that claims it then leads
+        it."""
         if job in self._terms:
             self._terms.end(job)
             self._release(job)
 
     def _in_the_term_of(self, role: str) -> list[str]:
-        """The addresses that speak in the term of a role, and whose states are not at rest."""
+        """The addresses that are led in the term of a role and whose states are not quiescent."""
         jobs = []
         if role == DISPATCHER:
             claimed = self._replica.leadership.is_claimed
             jobs = [
-                each
-                for each in self._replica.active_addresses
-                if kind_of(each) == JOB_MASTER and not claimed(each)
+                job
+                for job in self._replica.active_addresses
+                if kind_of(job) == JOB_MASTER and not claimed(job)
             ]
         return [role, *jobs] if self._replica.is_active(role) else jobs
 
@@ -425,7 +429,9 @@ class Host:
         if self._dirty and self._replica.offset >= self._appended_to:
             return 0.0
         earliest = [
-            each for each in (self._deadlines.earliest(), self._candidacy.next_deadline()) if each is not None
+            deadline
+            for deadline in (self._deadlines.earliest(), self._candidacy.next_deadline())
+            if deadline is not None
         ]
         if not earliest:
             return _LONGEST_WAIT_S
@@ -434,29 +440,29 @@ class Host:
     def _decide(self) -> None:
         now = self._clock()
         dirty, self._dirty = self._dirty, {}
-        for each in self._deadlines.pop_expired(now):
-            dirty[each] = None
+        for role_address in self._deadlines.pop_expired(now):
+            dirty[role_address] = None
         events: list[Event] = []
-        for each in dirty:
-            term = self._terms.term_for(each)
+        for role_address in dirty:
+            term = self._terms.term_for(role_address)
             if term is None:
                 continue
-            role, state = self._replica.role(each), self._replica.states[each]
+            role, state = self._replica.role(role_address), self._replica.states[role_address]
             decision = decide_role(role, state, now)
             if decision.error is not None:
-                events += self._appender.failure_of(each, decision.error)
+                events += self._appender.failure_of(role_address, decision.error)
             elif decision.events:
                 events += self._with_headers(
-                    each, decision.events, term.epoch, now, self._replica.offset, decided=True
+                    role_address, decision.events, term.epoch, now, self._replica.offset, decided=True
                 )
-            self._deadlines.set(each, decision.deadline)
-            shell = self._shells.get(kind_of(each))
+            self._deadlines.set(role_address, decision.deadline)
+            shell = self._shells.get(kind_of(role_address))
             if shell is not None:
-                shell.perform(each, decision.instructions, state)
+                shell.perform(role_address, decision.instructions, state)
         offsets, left = self._appender.append_some(events)
         if offsets:
             self._appended_to = offsets[-1]
-        # The next turn comes when this one has been read back.
+        # The next iteration starts when these events have been read back.
         self._dirty.update(dict.fromkeys(left))
 
     def _with_headers(

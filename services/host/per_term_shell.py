@@ -1,8 +1,9 @@
-"""A shell that is created anew for each term of a role.
+"""A shell that is created again for each term of its role in the same process.
 
-A process that steps down and is elected again must not continue with its old knowledge: another leader acted meanwhile.
-So each term of a singleton role has its own shell. Closing a shell may take as long as its running work; the host does
-not wait for it, and events of a closed shell are dropped.
+A process that steps down and is elected again must not continue with its old knowledge: another leader has changed the
+state in between. A role with one instance therefore has a separate shell for each term. Closing a shell may take as
+long
+as its running work; the host does not wait for it. Events of a closed shell are dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..core.role import Emit, Instruction, OutgoingEvent
 
 
 class TermShell(Protocol):
-    """A shell that is led once."""
+    """A shell for one term."""
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None: ...
 
@@ -29,7 +30,7 @@ ShellFactory = Callable[[Emit, AwaitPreviousTerms], TermShell]
 
 
 class PerTermShell:
-    """A Shell. `on_retire` is told, on the host's thread, that the role is not led here any more."""
+    """A Shell. Calls `on_retire` on the host's thread when this process no longer leads the role."""
 
     def __init__(
         self, say: Emit, new_shell: ShellFactory, on_retire: Callable[[], None] = lambda: None
@@ -42,7 +43,7 @@ class PerTermShell:
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if self._current is None:
-            over, before = threading.Event(), [each for each in self._ending if each.is_alive()]
+            over, before = threading.Event(), [thread for thread in self._ending if thread.is_alive()]
             self._ending = before
 
             def say(sender: str, owed: OutgoingEvent) -> None:
@@ -50,8 +51,8 @@ class PerTermShell:
                     self._say(sender, owed)
 
             def settled() -> None:
-                for each in before:
-                    each.join()
+                for thread in before:
+                    thread.join()
 
             self._current = self._new_shell(say, settled), over
         self._current[0].perform(role_address, instructions, state)
@@ -71,5 +72,5 @@ class PerTermShell:
         if self._current is not None:
             (shell, _), self._current = self._current, None
             shell.close()
-        for each in self._ending:
-            each.join()
+        for thread in self._ending:
+            thread.join()

@@ -1,4 +1,4 @@
-"""The event log: one totally ordered topic that carries all RPCs and is the cluster's database."""
+"""The event log: one totally ordered topic through which all roles communicate, and the only source of their states."""
 
 from .codec import Codec, Undecodable
 from .event_log import EventLog, LogTruncated, LogUnavailable, Tail, Unreadable

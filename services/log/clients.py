@@ -1,7 +1,8 @@
-"""Configuration and error handling that all Kafka clients of the services share.
+"""The configuration that all Kafka clients of the services share.
 
-librdkafka logs a line to stderr for every lost connection. Here it is silenced: users see one message when no broker
-answers, and an exception where it matters.
+librdkafka writes its own log to stderr, one line for every lost connection. This module replaces it: one log line when
+no
+broker answers, and exceptions where they matter.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from ...infra.logging_setup import logger
 from .event_log import LARGEST_EVENT
 
 LARGEST_MESSAGE = LARGEST_EVENT + (1 << 20)
-"""Bytes of a Kafka message: an event, or a dead letter with one, and what goes with it."""
+"""The maximum bytes of a Kafka message: an event, or a dead letter with one, and its headers."""
 
 _log = logger("kafka")
 _CRITICAL = 2
 _APPEARANCE_S = 2.0
-"""A topic that was created a moment ago is not known to every client yet; one that never was is not waited for."""
+"""A new topic is not known to every client at once. These errors are retried; a topic that never existed is not waited
+for."""
 T = TypeVar("T")
 
 
 def client_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
-    """Configuration for any client; further keys with `_` for `.`."""
+    """Returns the configuration of any client; further keys with `_` for `.`."""
     own = {name.replace("_", "."): value for name, value in more.items()}
     return {
         "bootstrap.servers": bootstrap_servers,
@@ -39,7 +41,7 @@ def client_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
 
 
 def consumer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
-    """Configuration for a consumer that assigns itself its partitions and keeps its own position."""
+    """Returns the configuration of a consumer that assigns its partitions and keeps its own position."""
     own = {name.replace("_", "."): value for name, value in more.items()}
     return client_configuration(bootstrap_servers) | {
         # A consumer must name a group; nothing is ever committed to it.
@@ -47,14 +49,14 @@ def consumer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "isolation.level": "read_committed",
-        # The default of a second would be the price of every pause.
+        # The default of one second would delay the first read after every pause.
         "fetch.queue.backoff.ms": 1,
         **own,
     }
 
 
 def producer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
-    """Configuration for a producer of single events: idempotent, acknowledged by all replicas, without delay."""
+    """Returns the configuration of a producer of single events: idempotent, acks=all, without linger."""
     return client_configuration(bootstrap_servers, **more) | {
         "enable.idempotence": True,
         "acks": "all",
@@ -70,27 +72,27 @@ ENDS_READING: Final = retry.ABSENT | {
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.TOPIC_EXCEPTION,
 }
-"""Errors of a consumer behind which nothing is read any more, however long it is waited."""
+"""Fatal consumer errors: no retry helps."""
 _PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
-        # No leader is known yet, of a topic that was made a moment ago.
+        # The partition of a new topic may not have a leader yet.
         KafkaError._NOENT,
     }
 )
 
 
 def retry_until(ask: Callable[[], T], timeout: float) -> T:
-    """What `ask` returns, asked again while Kafka, or the partition's leader, is only just being found.
+    """Returns the result of `ask`, retried while Kafka or the partition's leader is being discovered.
 
-    Raises the last KafkaException when `timeout` seconds are over, any other at once.
+    Raises the last KafkaException after `timeout` seconds; any other exception at once.
     """
     return retry.retry_until(ask, timeout, _APPEARANCE_S, _PASSING)
 
 
 def watermarks(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:
-    """The first offset that partition 0 of the topic holds, and the one behind its last. Raises KafkaException."""
+    """Returns the first offset of partition 0 of the topic, and its end offset. Raises KafkaException."""
     partition = TopicPartition(topic, 0)
     return retry_until(lambda: consumer.get_watermark_offsets(partition, timeout=timeout), timeout)
 
@@ -102,7 +104,7 @@ _told_at: list[float] = []
 def _on_error(error: KafkaError) -> None:
     if error.code() != KafkaError._ALL_BROKERS_DOWN:
         return
-    # Every client says it every second.
+    # Every client reports it every second.
     now = time.monotonic()
     if not _told_at or now - _told_at[-1] >= _TOLD_EVERY_S:
         _told_at[:] = [now]

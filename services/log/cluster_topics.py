@@ -1,7 +1,7 @@
-"""Creates the topics of a cluster, and the first event of its log.
+"""Creates the topics of a cluster and the first event of its log.
 
-The creator of the log records where admission starts in the submissions topic. Submissions that are already there
-belong to an earlier log, and are not run again.
+The creator of the log records the offsets of the submissions topic from which this log admits submissions. Earlier
+submissions belong to a log that no longer exists, and are not run again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logger(__name__)
 def create_cluster_topics(
     admin: AdminClient, bootstrap_servers: str, cluster: str, timeout: float = 30.0
 ) -> frozenset[str]:
-    """Creates the topics of a cluster that are missing, and begins a log that was created; returns their names.
+    """Creates the missing topics of a cluster, and the first event of a new log; returns the names of created topics.
 
     Raises LogUnavailable.
     """
@@ -46,8 +46,8 @@ def create_cluster_topics(
         return created
     reason = f"{log} was created"
     if any(ends):
-        reason += f", and {submissions} was there before: what lies in it is not run"
-        _log.warning("the cluster begins anew", reason=reason, positions=ends)
+        reason += f", and {submissions} existed before: its submissions are not run"
+        _log.warning("the cluster starts with a new log", reason=reason, positions=ends)
     body = SubmissionsTopicChanged(topic_id=described.topic_id, positions=tuple(ends), reason=reason)
     _append(bootstrap_servers, log, body, timeout)
     return created
@@ -55,7 +55,7 @@ def create_cluster_topics(
 
 def _append(bootstrap_servers: str, topic: str, body: SubmissionsTopicChanged, timeout: float) -> None:
     now = time.time_ns() // 1000
-    # Before the first leader: under any later epoch it would come too late, and be ignored.
+    # It must precede the first leader: readers ignore it after any later epoch.
     header = Header(
         event_id=f"{topic}-{now}", time=now, sender=DISPATCHER, sender_epoch=0, recipient=DISPATCHER
     )

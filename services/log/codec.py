@@ -1,12 +1,14 @@
 """Encodes events to bytes and decodes them.
 
-Without a schema registry an event has Avro's single-object encoding: the marker C3 01, the CRC-64-AVRO fingerprint of
-its schema (8 bytes, little-endian), the Avro body. With a registry it has Confluent's wire format: a zero byte, the
-schema id (4 bytes, big-endian), the Avro body; subjects follow TopicRecordNameStrategy. If the registry does not answer
-and the id of a schema is not known yet, the single-object encoding is used. Readers accept both, from writers that keep
-logical types in the canonical form, too. For an event of another release the writer's schema comes from the registry
-or, by fingerprint, from the released schemas (`schemas/released`); fastavro resolves it against this release's schema
-by Avro's rules.
+Without a schema registry an event is written in Avro's single-object encoding: the marker C3 01, the CRC-64-AVRO
+fingerprint of its schema (8 bytes, little-endian), the Avro body. With a registry it is written in Confluent's wire
+format: a zero byte, the schema id (4 bytes, big-endian), the Avro body; subjects follow TopicRecordNameStrategy. If the
+registry does not answer and the id is not cached, the event is written in single-object encoding. Readers accept both.
+They also accept writers that put logical types into the fingerprint's canonical form, and earlier releases: the
+writer's
+schema comes from the registry or, by fingerprint, from the shipped ones (`schemas/released`), and fastavro applies
+Avro's
+schema resolution.
 """
 
 from __future__ import annotations
@@ -45,13 +47,14 @@ _log = logger(__name__)
 
 
 class Undecodable(ValueError):
-    """Bytes that are no event; the message says why, in words for the person who wrote them."""
+    """The bytes are not an event; the message gives the reason for the person who wrote them."""
 
     header: Header | None = None
 
 
 class UnknownSchema(Undecodable):
-    """Bytes that may be an event, of a schema that is not known here. `header`: what they begin with, if it is one."""
+    """The bytes may be an event, but its schema is unknown. `header`: the Header at their beginning, if there is
+    one."""
 
     def __init__(self, reason: str, header: Header | None) -> None:
         super().__init__(reason)
@@ -59,7 +62,7 @@ class UnknownSchema(Undecodable):
 
 
 class Codec:
-    """Writes events for one topic, reads events of any; safe for use by several threads."""
+    """Writes events for one topic, reads events of any topic; thread-safe."""
 
     def __init__(
         self,
@@ -68,23 +71,22 @@ class Codec:
         written_by: Callable[[bytes], released.Writer | None] = released.writer,
         ids: SchemaIds | None = None,
     ) -> None:
-        """`written_by`: the schema with a fingerprint that is none of this release's. `ids`: what the registry is known
-        to have told."""
+        """`written_by` returns an earlier release's schema for a fingerprint. `ids`: the cached ids of the registry."""
         self._topic = topic
         self._registry = registry
         self._ids = ids or SchemaIds("")
         self._ask_at = 0.0
-        """Of the monotonic clock: before that the registry is not asked for an id, since it did not answer."""
+        """On the monotonic clock: after a failure the registry is not asked for an id before this time."""
         self._written_by = written_by
         self._prefixes: dict[str, bytes] = {}
         self._by_head = {SINGLE_OBJECT + avro.fingerprint(name): name for name in EVENTS}
         self._readers: dict[bytes, binary.Read] = {}
-        # What `_readers` reads; said before, as other threads look it up once there is a reader.
+        # Assigned before `_readers`: other threads look it up once there is a reader.
         self._names: dict[bytes, str] = {}
         self._by_id: dict[int, tuple[str, Any]] = {}
 
     def encode(self, event: Event) -> bytes:
-        """The event's bytes. Raises ValueError where a field does not fit its schema."""
+        """Returns the event's bytes. Raises ValueError if a field does not fit its schema."""
         name = event.body.AVRO_NAME
         prefix = self._prefixes.get(name) or self._prefix(name)
         try:
@@ -93,8 +95,8 @@ class Codec:
             raise ValueError(f"{name} does not fit its schema: {_one_line(error)}") from error
 
     def encode_all(self, events: Sequence[Event], most_bytes: int | None = None) -> list[bytes]:
-        """The bytes of events that are to be appended together: of all, or of the first that have at most `most_bytes`
-        together, and at least one. Raises EventRefused; LogUnavailable as `decode`."""
+        """Encodes events that are appended together: all of them, or the first ones that have at most `most_bytes`
+        together, at least one. Raises EventRefused; LogUnavailable as `decode`."""
         values: list[bytes] = []
         left = most_bytes
         for place, event in enumerate(events):
@@ -103,7 +105,7 @@ class Codec:
             except LogUnavailable:
                 raise
             except Exception as error:
-                # Whatever comes of a value that its schema has no place for.
+                # fastavro raises many types of errors for a value that does not fit.
                 raise EventRefused(place, _one_line(error)) from error
             if len(value) > LARGEST_EVENT:
                 raise EventTooLarge(place, event.body.AVRO_NAME, len(value))
@@ -115,7 +117,7 @@ class Codec:
         return values
 
     def decode(self, value: bytes | None) -> Event:
-        """The event that the bytes hold. Raises Undecodable; LogUnavailable where the registry does not answer."""
+        """Decodes one event. Raises Undecodable; LogUnavailable if the registry does not answer."""
         if value is None:
             raise Undecodable("the value is empty: an event in Avro was expected")
         head = value[:SINGLE_OBJECT_HEAD]
@@ -145,8 +147,8 @@ class Codec:
         )
 
     def _reader(self, head: bytes) -> tuple[str, binary.Read]:
-        """What has that head, and how it is read: by our own function or, where an earlier release wrote it, by way of
-        that one's schema. Raises Undecodable where it is no event's."""
+        """Returns the event name for a head, and its reader: our own function or, for an earlier release, one with that
+        release's schema. Raises Undecodable if it is not the head of an event."""
         name = self._by_head.get(head)
         if name is not None:
             return name, binary.functions(name).read
@@ -167,7 +169,7 @@ class Codec:
         return found.name, functools.partial(_resolve, found.name, found.schema)
 
     def _read(self, name: str, writer: Any, value: bytes, start: int) -> Event:
-        """`writer` is the schema that the event was written with; None: the one of this release."""
+        """`writer` is the schema that the event was written with; None: the schema of this release."""
         try:
             return (
                 binary.functions(name).read(value, start)
@@ -178,7 +180,7 @@ class Codec:
             raise _to_undecodable(name, error) from error
 
     def register_all(self) -> None:
-        """Has the registry tell the ids of all events, so that none is missing when it is away."""
+        """Registers all event schemas, so that all ids are known if the registry is unreachable later."""
         for name in EVENTS:
             if self._registry is not None and time.monotonic() >= self._ask_at:
                 self._prefix(name)
@@ -199,17 +201,17 @@ class Codec:
         return single if told is None else CONFLUENT + struct.pack(">I", told)
 
     def _registered_id(self, registry: SchemaRegistryClient, name: str) -> int | None:
-        """None where the registry does not answer."""
+        """Returns None if the registry does not answer."""
         if time.monotonic() < self._ask_at:
             return None
-        # The registry's client takes most of a second to import, and few clusters have a registry.
+        # The registry client takes most of a second to import, and few clusters have a registry.
         from confluent_kafka.schema_registry import Schema
 
         subject = self._subject(name)
         try:
             schema_id = registry.register_schema(subject, Schema(json.dumps(avro.standalone(name)), "AVRO"))
         except Exception as error:
-            # Whatever its HTTP client raises: nobody waits for it, since all readers read both encodings.
+            # Its HTTP client raises many types of errors. All are tolerated, since readers accept both encodings.
             self._ask_at = time.monotonic() + _ASK_AGAIN_S
             _log.warning(
                 "the schema registry does not take a schema: writes by what it has told before, or without it",
@@ -240,7 +242,7 @@ class Codec:
         try:
             parsed = avro.parse(schema)
         except Exception as error:
-            # A schema that its registry holds may still be one that can't be read, or refer to another.
+            # A schema in the registry may be invalid, or refer to another schema.
             raise Undecodable(f"schema id {schema_id} can't be used: {_one_line(error)}") from error
         is_ours = avro.fingerprint_of(schema) == avro.fingerprint(name)
         self._by_id[schema_id] = (name, None if is_ours else parsed)
@@ -257,7 +259,7 @@ class Codec:
                 raise Undecodable(f"the schema registry has no schema id {schema_id}") from error
             raise LogUnavailable(f"the schema registry can't be asked: {_one_line(error)}") from error
         except Exception as error:
-            # What can't be looked up now may be readable in a minute: it must not be taken for garbage.
+            # A failed lookup may succeed later: do not treat the event as garbage.
             raise LogUnavailable(f"the schema registry can't be reached: {_one_line(error)}") from error
         try:
             schema = json.loads(text or "{}")
@@ -269,7 +271,7 @@ class Codec:
 
 
 def _resolve(name: str, writer: Any, value: bytes, start: int) -> Event:
-    """An event of another release, which is all that follows."""
+    """Decodes an event of another release; it must be all that follows."""
     event, end = read_resolved(name, writer, value, start)
     if end != len(value):
         raise ValueError(f"{len(value) - end} bytes follow the event")
@@ -277,21 +279,21 @@ def _resolve(name: str, writer: Any, value: bytes, start: int) -> Event:
 
 
 def _header_of(value: bytes, start: int) -> Header | None:
-    """The Header that each event begins with, whatever follows; None where the bytes begin with none."""
+    """Returns the Header at the beginning of every event, whatever follows; None if there is none."""
     import fastavro
 
     try:
         schema: Any = avro.parsed()[Header.AVRO_NAME]
         return msgspec.convert(fastavro.schemaless_reader(io.BytesIO(value[start:]), schema, None), Header)
     except Exception:
-        # Whatever garbage makes fastavro raise.
+        # fastavro raises many types of errors for garbage.
         return None
 
 
 def _to_undecodable(name: str, error: Exception) -> Undecodable:
     if isinstance(error, (IndexError, EOFError, struct.error)):
         return Undecodable(f"broken {name}: its bytes end before the event does")
-    # Whatever garbage makes reading raise (ValueError, IndexError, UnicodeDecodeError, ...) is the writer's.
+    # Garbage raises many types of errors (ValueError, IndexError, UnicodeDecodeError, ...): all are the writer's fault.
     return Undecodable(f"broken {name}: {_one_line(error)}")
 
 

@@ -1,11 +1,11 @@
-"""Dead letters: records that could not be read or were not allowed, stored with the reason and their source.
+"""The dead-letter topic: records that could not be read or were not allowed, with the reason and their source.
 
-A dead letter is written before the rejection is recorded, so every rejection has one. A record is identified by its
-source (topic, partition, offset), so that a record that is met again, after a crash or in a replay, gets no second
-letter. To detect that, only the last few letters are read: records of the log are met in order, and submissions are met
-again only if they were rejected a moment before a crash.
+The letter is written before the refusal is recorded, so no refused record lacks one. A record is identified by its
+source (topic, partition, offset); a record that is met again after a crash or in a replay gets no second letter. A
+process reads only the last few letters for this check. That is enough: log records are met in order, so all up to the
+last one with a letter have theirs; of submissions only those that were refused just before a crash are met again.
 
-Dead letters are for people. If their topic was deleted, a log line replaces them, and the cluster continues.
+Letters are for people. If their topic was deleted, a log line replaces the letter, and the cluster goes on.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from .topics import dead_letters_topic, log_topic
 _log = logger(__name__)
 _LONGEST_KEY = 1 << 16
 _MOST_WAITING = 64
-"""Letters that wait for Kafka, each of which may have 16 MiB."""
+"""The maximum number of letters that wait for Kafka; each may have 16 MiB."""
 _MOST_READ = 100
-"""Letters that a process reads before it writes its first: each may have 16 MiB."""
+"""The number of letters that a process reads before it writes its first; each may have 16 MiB."""
 _PAUSE_S = 1.0
 
 
 class NoSuchTopic(LogUnavailable):
-    """The topic of dead letters was deleted."""
+    """The dead-letter topic was deleted."""
 
 
 def encode_dead_letter(letter: DeadLetter) -> bytes:
-    """Single-object encoding."""
+    """Encodes in single-object encoding."""
     out = io.BytesIO()
     out.write(SINGLE_OBJECT + avro.fingerprint(letter.AVRO_NAME))
     datum = msgspec.to_builtins(letter, builtin_types=(bytes,))
@@ -57,7 +57,7 @@ def encode_dead_letter(letter: DeadLetter) -> bytes:
 def decode_dead_letter(
     value: bytes, written_by: Callable[[bytes], released.Writer | None] = released.writer
 ) -> DeadLetter:
-    """The letter, of this release or an earlier one. Raises ValueError where the bytes are none."""
+    """Decodes a letter of this release or an earlier one. Raises ValueError for other bytes."""
     ours: Any = avro.parsed()[DeadLetter.AVRO_NAME]
     schema = ours
     if value[:10] != SINGLE_OBJECT + avro.fingerprint(DeadLetter.AVRO_NAME):
@@ -69,12 +69,12 @@ def decode_dead_letter(
         datum = fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, ours)
         return msgspec.convert(datum, DeadLetter)
     except Exception as error:
-        # Whatever garbage makes fastavro raise.
+        # fastavro raises many types of errors for garbage.
         raise ValueError(f"a broken dead letter: {type(error).__name__}") from error
 
 
 class DeadLetters:
-    """Writes to `<c>.dead-letters`; safe for use by several threads."""
+    """Writes to `<c>.dead-letters`; thread-safe."""
 
     def __init__(self, bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> None:
         self._servers = bootstrap_servers
@@ -83,15 +83,15 @@ class DeadLetters:
         self._timeout = timeout
         self._written: set[tuple[str, int, int]] | None = None
         self._log_written_to = -1
-        """The last offset of the log that has a letter, as far as the letters were read."""
+        """The last offset of the log with a letter, among the letters that were read."""
         self._writing = threading.Lock()
         self._producer = Producer(producer_configuration(bootstrap_servers))
         self._waiting: queue.Queue[tuple[Unreadable, int]] = queue.Queue(_MOST_WAITING)
         self._thread = threads.Thread(target=self._write_posted, name="dead letters")
 
     def post(self, unreadable: Unreadable, time: int) -> None:
-        """As `write`, and does not wait: a thread writes it, again and again until Kafka takes it. Where many wait, a
-        line in the log takes the letter's place. To be called by one thread."""
+        """As `write`, without waiting: a thread retries until Kafka accepts the letter. If too many wait, a log line
+        replaces the letter. Not thread-safe."""
         if self._thread.ident is None:
             self._thread.start()
         try:
@@ -114,9 +114,9 @@ class DeadLetters:
         return True
 
     def write(self, unreadable: Unreadable, time: int) -> None:
-        """Writes one letter and waits until it is durable; a record that has a letter already gets no other.
+        """Writes one letter and waits until it is durable; a record that already has a letter gets no other.
 
-        `time` in microseconds. Raises LogUnavailable.
+        `time` is in microseconds. Raises LogUnavailable.
         """
         try:
             self._write(unreadable, time)
@@ -135,12 +135,13 @@ class DeadLetters:
         where = _location_of(letter)
         with self._writing:
             if self._written is None:
-                # Whoever replays the log, or admits again what the last leader had begun to, meets old acquaintances.
+                # A replay, or a new leader that repeats its predecessor's last admissions, meets records that have
+                # letters.
                 letters = read_dead_letters(
                     self._servers, self._cluster, timeout=self._timeout, last=_MOST_READ
                 )
-                self._written = {_location_of(each) for each in letters}
-                own = [each[2] for each in self._written if each[0] == log_topic(self._cluster)]
+                self._written = {_location_of(letter) for letter in letters}
+                own = [source[2] for source in self._written if source[0] == log_topic(self._cluster)]
                 self._log_written_to = max(own, default=-1)
             is_old = where[0] == log_topic(self._cluster) and where[2] <= self._log_written_to
             if is_old or where in self._written:
@@ -155,7 +156,7 @@ class DeadLetters:
                 raise LogUnavailable(f"{self._topic} takes no letters: {error.args[0].str()}") from error
             left = self._producer.flush(self._timeout)
             if failures or left:
-                # Perhaps the topic is gone: that is found when it is read, and what was not taken is not sent later.
+                # The topic may have been deleted: the next read detects that, and unsent messages are not sent later.
                 self._written = None
                 self._producer.purge()
                 raise LogUnavailable(
@@ -182,8 +183,8 @@ def _location_of(letter: DeadLetter) -> tuple[str, int, int]:
 def read_dead_letters(
     bootstrap_servers: str, cluster: str, *, timeout: float = 30.0, last: int | None = None
 ) -> Iterator[DeadLetter]:
-    """The letters there are now, oldest first, all or the `last` so many; what is no letter of this release is passed
-    over.
+    """Yields the existing letters, oldest first; all of them, or the `last` N. Messages that this release cannot decode
+    are skipped.
 
     Raises LogUnavailable, NoSuchTopic.
     """
@@ -205,7 +206,7 @@ def read_dead_letters(
             try:
                 letter = decode_dead_letter(message.value() or b"")
             except ValueError as error:
-                # Another release's: not worth the life of a jobmanager, which only wants to know whom it wrote to.
+                # A letter of another release must not end a jobmanager, which only needs to know the sources.
                 _log.warning("passed over a dead letter", topic=topic, offset=position - 1, reason=str(error))
                 continue
             yield letter

@@ -1,12 +1,12 @@
-"""The contract of an event log, on Kafka or in memory.
+"""The contract of an event log, independent of its storage.
 
-1. Appended events get increasing offsets, in the given order. An append that returned is durable.
-2. A tail delivers every readable event from its offset on, once, in order. Offsets may have gaps.
-3. `read_to_end` reads the end first and stops exactly there, also if the last offsets hold no events (transaction
-   markers, aborted events, unreadable values).
-4. A log that was truncated beyond the wanted offset raises an error. It is never read as an empty log.
+1. Appended events get increasing offsets in the given order; when an append returns, its events are durable.
+2. A tail returns every readable event from its offset on, once, in order; offsets may have gaps.
+3. `read_to_end` reads the end offset first and stops exactly there, also if the last offsets hold no events
+   (transaction markers, aborted events, unreadable values).
+4. A log whose first available offset is above the wanted one is refused, never read as an empty log.
 
-A record that can't be decoded is reported to the reader with its place and the reason (`Unreadable`); reading
+A record that cannot be decoded is not silently dropped: the reader gets its location and the reason (`Unreadable`), and
 continues.
 """
 
@@ -21,22 +21,22 @@ from ...schemas.event import Event, Record
 from ...schemas.types import Header
 
 LARGEST_EVENT = 16 << 20
-"""Bytes of an encoded event. Twice what a client may submit (`topics.LARGEST_SUBMISSION`): what the services say
-because of a submission, with its graph in it, always fits."""
+"""The maximum bytes of an encoded event. It is twice what a client may submit (`topics.LARGEST_SUBMISSION`), so that
+every event that the services derive from a submission, with its graph, fits."""
 SKIPPED = "log.skipped-offsets names it"
-"""Why a record is unreadable that is to be passed over by every reader."""
+"""The reason of an unreadable record that every reader skips."""
 
 
 class LogUnavailable(Exception):
-    """The log can't be reached or written; the message says where and what to do."""
+    """The log cannot be reached or written; the message says where and what to do."""
 
 
 class EventRefused(ValueError):
-    """An event that no log takes: it does not fit its schema, or is too large; nothing of its batch was appended."""
+    """An event that no log accepts: it does not fit its schema or is too large. Nothing of its batch was appended."""
 
     def __init__(self, place: int, reason: str) -> None:
         self.place = place
-        """Where the event is in its batch, from 0."""
+        """The index of the event in its batch, from 0."""
         super().__init__(reason)
 
 
@@ -52,7 +52,7 @@ class LogTruncated(Exception):
 
     def __init__(self, topic: str, wanted: int, first: int) -> None:
         self.first = first
-        """The first offset that is left."""
+        """The first available offset."""
         super().__init__(
             f"{topic} begins at offset {first}, but offset {wanted} is needed to rebuild the state: "
             "its head was deleted. Restore the topic, and set retention.ms=-1 and retention.bytes=-1 on it."
@@ -60,7 +60,7 @@ class LogTruncated(Exception):
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """A record of the log that holds no event: where, why, and its bytes."""
+    """A record of the log that is not a readable event: its location, the reason, and its bytes."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class Unreadable(msgspec.Struct, frozen=True):
     key: bytes | None
     value: bytes | None
     header: Header | None = None
-    """What the record begins with, where it has the form of an event and only its schema is not known."""
+    """The Header at its beginning, if the record looks like an event with an unknown schema."""
 
 
 OnUnreadable = Callable[[Unreadable], None]
@@ -78,45 +78,47 @@ Concerns = Callable[[str, str], bool]
 
 
 class Tail(Protocol):
-    """A position in the log that moves forward; for one thread."""
+    """A position in the log that moves forward; not thread-safe."""
 
     @property
     def position(self) -> int:
-        """The next offset to be seen: everything below it has been returned, skipped or reported."""
+        """The next offset to read: everything below it has been returned, skipped or reported."""
         ...
 
     @property
     def bytes_read(self) -> int:
-        """How many bytes the values had that lay below `position`, those of skipped and unreadable ones too."""
+        """The bytes of all values below `position`, those of skipped and unreadable records included."""
         ...
 
     def poll(self, timeout: float) -> list[Record]:
-        """What is there, in order; waits up to `timeout` seconds for a first event. Raises LogUnavailable."""
+        """Returns the available events, in order; waits up to `timeout` seconds for the first. Raises
+        LogUnavailable."""
         ...
 
     def close(self) -> None:
-        """Gives the connection back."""
+        """Closes the connection."""
         ...
 
 
 class EventLog(Protocol):
-    """One log; safe for use by several threads."""
+    """One log; thread-safe."""
 
     @property
     def topic(self) -> str:
-        """The name under which messages for people mention the log."""
+        """The name of the log in messages for people."""
         ...
 
     def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
-        """Appends in the given order; returns the offsets when all are durable.
+        """Appends in the given order; returns the offsets when all events are durable.
 
-        `most_bytes`: appends the first events that have so many bytes together, and at least one; returns as many
-        offsets. Raises LogUnavailable; EventRefused for an event that can't be written, and then appends nothing.
+        `most_bytes`: appends only the first events that have at most so many bytes together, at least one; returns as
+        many
+        offsets. Raises LogUnavailable; EventRefused for an event that cannot be written, and then appends nothing.
         """
         ...
 
     def end(self) -> int:
-        """The offset behind the last stable one."""
+        """Returns the end offset: the last stable offset plus one."""
         ...
 
     def tail(
@@ -126,14 +128,15 @@ class EventLog(Protocol):
         ...
 
     def close(self) -> None:
-        """Gives connections back."""
+        """Closes the connections."""
         ...
 
 
 def read_to_end(
     log: EventLog, start: int = 0, *, end: int | None = None, on_unreadable: OnUnreadable | None = None
 ) -> Iterator[list[Record]]:
-    """Batches of all events from `start` to the end that the log has now, or to `end` (exclusive), and no further."""
+    """Yields batches of all events from `start` to the current end of the log, or to `end` (exclusive) if it is
+    lower."""
     end = log.end() if end is None else min(end, log.end())
     tail = log.tail(start, on_unreadable=on_unreadable)
     try:

@@ -1,4 +1,4 @@
-"""Creates the log, its codec and Kafka clients from a process's configuration."""
+"""Opens the cluster's log, codec and admin client from the configuration."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def schema_registry_client(configuration: Configuration) -> SchemaRegistryClient | None:
-    """The schema registry, if one is configured; `mock://` is one in memory, for tests.
+    """Returns the client of the configured schema registry, if any; `mock://` is a registry in memory, for tests.
 
-    Raises ConfigurationError where the file with its credentials cannot be read.
+    Raises ConfigurationError if its credentials file cannot be read.
     """
     url = configuration.schema_registry_url
     if not url:
@@ -37,31 +37,31 @@ def schema_registry_client(configuration: Configuration) -> SchemaRegistryClient
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     with_credentials = {} if credentials is None else {"basic.auth.user.info": credentials}
-    # One that accepts connections and does not answer is not waited for without end.
+    # Do not wait for ever for a registry that accepts connections and does not answer.
     patience = {"timeout": _REGISTRY_TIMEOUT_S, "max.retries": 1}
     return SchemaRegistryClient.new_client({"url": url, **patience, **with_credentials})
 
 
 def create_codec(configuration: Configuration, topic: str) -> Codec:
-    """What events of a topic are written and read by. Raises ConfigurationError as `registry`."""
+    """Returns the codec for a topic. Raises ConfigurationError as `schema_registry_client`."""
     url = configuration.schema_registry_url
-    # Each process has a registry in memory of its own.
+    # Each process has its own registry in memory.
     ids = SchemaIds(url, None if not url or url.startswith("mock:") else configuration.home.absolute())
     return Codec(topic, schema_registry_client(configuration), ids=ids)
 
 
 def open_event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEventLog:
-    """The cluster's log. Raises LogUnavailable when it is first used, not here."""
+    """Opens the cluster's log. It raises LogUnavailable on first use, not here."""
     topic = log_topic(configuration.cluster_id)
     return KafkaEventLog(
         configuration.bootstrap_servers,
         topic,
         create_codec(configuration, topic),
         timeout=timeout,
-        skipped=[int(each) for each in configuration.get(SKIPPED_OFFSETS).split(",") if each],
+        skipped=[int(offset) for offset in configuration.get(SKIPPED_OFFSETS).split(",") if offset],
     )
 
 
 def create_admin_client(configuration: Configuration) -> AdminClient:
-    """For creating and deleting topics."""
+    """Returns a client to create and delete topics."""
     return AdminClient(client_configuration(configuration.bootstrap_servers))

@@ -1,7 +1,7 @@
-"""The event log on Kafka: one partition, an idempotent producer, consumers with `assign` and without a group.
+"""The event log on Kafka: one partition, an idempotent producer, consumers with `assign` and no group.
 
-The end is the last stable offset, read from the broker first. A reader has reached it by its position or by the
-broker's end-of-partition signal, because transaction markers occupy offsets that never hold a record.
+The end is the last stable offset, requested from the broker before reading. A reader reaches it by its position or by
+the broker's end-of-partition signal, because transaction markers occupy offsets that no record will ever have.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TYPE = "type"
 
 
 class KafkaEventLog:
-    """An EventLog in the one partition of `topic`. `skipped`: offsets of records that every tail passes over."""
+    """An EventLog in the single partition of `topic`. `skipped`: offsets of records that every tail skips."""
 
     def __init__(
         self,
@@ -78,18 +78,18 @@ class KafkaEventLog:
 
     @property
     def codec(self) -> Codec:
-        """How the log's events are written."""
+        """The codec of the log's events."""
         return self._codec
 
     def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         return self._append(list(zip(events, self._codec.encode_all(events, most_bytes), strict=False)))
 
     def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
-        """As `append`, of what was read from a log: events, and values that hold none, which go in as they are."""
-        events = [each for each in entries if isinstance(each, Event)]
+        """As `append`, for entries read from another log: events, and raw values, which are appended unchanged."""
+        events = [entry for entry in entries if isinstance(entry, Event)]
         encoded = iter(self._codec.encode_all(events))
         return self._append(
-            [(each, next(encoded)) if isinstance(each, Event) else (None, each) for each in entries]
+            [(entry, next(encoded)) if isinstance(entry, Event) else (None, entry) for entry in entries]
         )
 
     def _append(self, entries: Sequence[tuple[Event | None, bytes | None]]) -> list[int]:
@@ -111,7 +111,7 @@ class KafkaEventLog:
             raise LogUnavailable(
                 f"{self._topic} takes no events: {failures[0].str()}; is Kafka at {self._servers} up?"
             )
-        # The producer is idempotent: what was given to it in order lies in the partition in that order.
+        # The producer is idempotent: the partition keeps the order of produce calls.
         return sorted(offsets)
 
     def _produce(
@@ -144,14 +144,14 @@ class KafkaEventLog:
     def _probed_end(self) -> int:
         admin = self._admin.client()
         if self._connected is not admin:
-            # A client that is asked before it has a connection may look for the partition's leader 3 s later only.
+            # A client without a connection may take 3 s to look up the partition's leader.
             admin.list_topics(timeout=self._timeout)
             self._connected = admin
         return self.probe_end(self._timeout).result()
 
     def probe_end(self, timeout: float) -> Future[int]:
-        """`end` of the log, once it is known; a KafkaException where it is not within `timeout` seconds, or it is only
-        just being found out who leads the partition."""
+        """Returns a future of the end; it fails with a KafkaException after `timeout` seconds, or while the partition's
+        leader is being discovered."""
         wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
         told: Future[int] = Future()
 
@@ -159,7 +159,7 @@ class KafkaEventLog:
             error = answer.exception()
             offset = int(answer.result().offset) if error is None else -1
             if offset < 0 and error is None:
-                # Where a request times out on a connection that there was, no error is told, but no offset either.
+                # A request that times out on an established connection reports no error, and no offset either.
                 error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
             if error is not None:
                 self._admin.note_error(error)
@@ -209,7 +209,7 @@ class _KafkaTail:
         self._position = start
         self._bytes_read = 0
         self._warned: set[int] = set()
-        """Errors that were told."""
+        """Errors that were logged."""
         self._concerns = concerns
         self._on_unreadable = on_unreadable
         self._consumer = Consumer(
@@ -247,7 +247,7 @@ class _KafkaTail:
                 continue
             offset = message.offset() or 0
             if offset < self._position:
-                # The tail begins behind the end: the log has not come to it yet.
+                # The tail starts above the end: the log has not reached it yet.
                 continue
             self._position = offset + 1
             self._bytes_read += len(message)
@@ -291,7 +291,7 @@ class _KafkaTail:
 
 
 def headers_of(event: Event) -> list[tuple[str, str | bytes | None]]:
-    """What a message repeats of its event, so that readers can skip it without decoding it."""
+    """Returns the message headers by which readers filter events without decoding them."""
     return [
         (TYPE, event.body.AVRO_NAME.encode()),
         (SENDER, event.header.sender.encode()),
@@ -300,14 +300,14 @@ def headers_of(event: Event) -> list[tuple[str, str | bytes | None]]:
 
 
 def poll_messages(consumer: Consumer, timeout: float) -> list[Message]:
-    """What is there; waits up to `timeout` seconds for a first message."""
-    # consume() waits until it has as many as it was asked for; so wait for one, then take what is there.
+    """Returns the available messages; waits up to `timeout` seconds for the first."""
+    # consume() waits for as many messages as requested: wait for one, then take all that are available.
     first = consumer.poll(timeout)
     return [] if first is None else [first, *consumer.consume(_BATCH, 0)]
 
 
 def _addresses(message: Message) -> tuple[str, str] | None:
-    """Sender and recipient as the message's headers name them; None where a foreign writer left them out."""
+    """Returns sender and recipient from the message's headers; None if a foreign writer omitted them."""
     headers = dict(message.headers() or ())
     sender, recipient = headers.get(SENDER), headers.get(RECIPIENT)
     if not isinstance(sender, bytes) or not isinstance(recipient, bytes):

@@ -1,6 +1,6 @@
 """The event log in memory, for tests and simulations.
 
-It stores encoded bytes, so that an event that Kafka would refuse is refused here, too.
+It stores encoded bytes, so that it refuses the same events as Kafka's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .event_log import SKIPPED, Concerns, LogTruncated, LogUnavailable, OnUnread
 
 
 class MemoryEventLog:
-    """An EventLog that lives as long as its process. `skipped`: as KafkaEventLog's, and may be set later."""
+    """An EventLog that lives as long as its process. `skipped`: as in KafkaEventLog, and may be set later."""
 
     def __init__(
         self, codec: Codec | None = None, topic: str = "memory.log", skipped: Collection[int] = ()
@@ -35,9 +35,9 @@ class MemoryEventLog:
         return self.append_values(self._codec.encode_all(events, most_bytes))
 
     def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
-        """As KafkaEventLog's."""
+        """As KafkaEventLog.append_all."""
         return self.append_values(
-            [self._codec.encode(each) if isinstance(each, Event) else each for each in entries]
+            [self._codec.encode(entry) if isinstance(entry, Event) else entry for entry in entries]
         )
 
     def append_values(self, values: Sequence[bytes | None]) -> list[int]:
@@ -73,7 +73,7 @@ class MemoryEventLog:
             self._grown.notify_all()
 
     def values_from(self, offset: int, timeout: float) -> list[bytes | None]:
-        """What lies at `offset` and behind it; waits up to `timeout` seconds for the first."""
+        """Returns the values from `offset` on; waits up to `timeout` seconds for the first."""
         with self._grown:
             if offset < self._first:
                 raise LogTruncated(self._topic, offset, self._first)

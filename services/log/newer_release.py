@@ -1,14 +1,14 @@
-"""Stops an older release at the first event of a newer release that it can't read.
+"""Stops an older release at the first event of a newer one that it cannot read.
 
-If a reader skipped an event of a service, its state would be wrong without any sign: a job would run for ever, a task
-would never be cancelled. So a process stops at the first event whose schema it does not know. Garbage does not stop it:
-the bytes must begin like an event, with a Header that names
+Skipping an unknown event of a service would leave a hole in the state that nobody notices: a job would run for ever, or
+a task would never be cancelled. A process therefore stops at the first event with an unknown schema. Garbage does not
+stop it: the record counts only if its bytes start with a Header whose sender is
 
-- a service, under an epoch that is not below the current epoch of its role, or
-- a client, with the place in the submissions topic from which the Dispatcher admitted it.
+- a service, under an epoch that is not below the current one of its role, or
+- a client, with the position in the submissions topic from which the Dispatcher admitted it.
 
-Whoever can write such a record to the log can forge any other event there, so this rule grants nothing beyond Kafka's
-ACLs. `log.skipped-offsets` names a record that readers must skip nevertheless.
+A writer of such a record could write any other event of a service as well, so this gives nobody more power than Kafka's
+ACLs do. `log.skipped-offsets` names a record that must be skipped nevertheless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SERVICES = frozenset({DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, TA
 
 
 class NewerRelease(Exception):
-    """The log holds an event of a release that is newer than this one."""
+    """The log holds an event of a newer release."""
 
     def __init__(self, unreadable: Unreadable) -> None:
         sender = "" if unreadable.header is None else f" from {unreadable.header.sender}"
@@ -37,7 +37,7 @@ class NewerRelease(Exception):
 
 
 def is_of_newer_release(unreadable: Unreadable, leadership: LeadershipState) -> bool:
-    """Whether a record that can't be read is the word of a service, in a schema that is not known here."""
+    """Returns whether an unreadable record is an event of a service with an unknown schema."""
     header = unreadable.header
     if header is None:
         return False
@@ -48,10 +48,11 @@ def is_of_newer_release(unreadable: Unreadable, leadership: LeadershipState) -> 
 
 
 class UnreadableRecords:
-    """An OnUnreadable for a reader that folds: it raises NewerRelease where such a record stands, and not before.
+    """An OnUnreadable for a reader that folds. It raises NewerRelease at the position of the record, not earlier.
 
-    A tail tells of a record before the events in front of it are folded, which may say that its sender is deposed. So
-    each is judged in its turn, by `among`. What does not stop the reader goes to `then`.
+    A tail reports a record before the preceding events are folded, which may depose its sender. `filter` therefore
+    judges
+    each record at its position. Records that do not stop the reader go to `then`.
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class UnreadableRecords:
         self._met.append(unreadable)
 
     def filter(self, batch: Iterable[Record]) -> Iterable[Record]:
-        """The batch, to be folded one by one; what could not be read is judged in between. Raises NewerRelease."""
+        """Yields the batch for folding one by one, and judges the unreadable records in between. Raises
+        NewerRelease."""
         return self._check_each(batch) if self._met else batch
 
     def _check_each(self, batch: Iterable[Record]) -> Iterator[Record]:

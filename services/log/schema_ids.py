@@ -1,7 +1,7 @@
-"""A file with the ids that a schema registry gave to this release's schemas.
+"""Caches the ids of this release's schemas in a registry, in a file that outlives the process.
 
-With the file a process that starts while the registry is away reads and writes as before. An id never changes its
-schema; the file records the schema's fingerprint and the registry, so its content stays valid.
+With the cache a process that starts while the registry is unreachable reads and writes as before. The schema of an id
+never changes, and the file records the schema's fingerprint and the registry, so its entries stay valid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FILE: Final = "schema-ids.json"
 
 
 class SchemaIds:
-    """Ids by subject and schema, for one registry; safe for use by several threads. Without a file: in memory."""
+    """Ids by subject and schema, for one registry; thread-safe. Without a file: in memory only."""
 
     def __init__(self, registry_url: str, home: Path | None = None) -> None:
         self._url = registry_url
@@ -28,11 +28,11 @@ class SchemaIds:
         self._ids = dict(self._read().get(registry_url, {}))
 
     def get(self, subject: str, fingerprint: bytes) -> int | None:
-        """The id of a schema; None where it is not known."""
+        """Returns the id of a schema; None if it is unknown."""
         return self._ids.get(_key(subject, fingerprint))
 
     def put(self, subject: str, fingerprint: bytes, schema_id: int) -> None:
-        """Remembers an id. A file that can't be written is no reason to fail."""
+        """Stores an id. An unwritable file is not an error."""
         with self._lock:
             self._ids[_key(subject, fingerprint)] = schema_id
             if self._path is None:

@@ -1,7 +1,8 @@
-"""Validates the existing topics of a cluster: others may have created them with Kafka's defaults.
+"""Validates the settings of the cluster's topics, which may have been created elsewhere with Kafka's defaults.
 
-A log that Kafka truncates, compacts, or spreads over several partitions is refused at start-up. Settings that only
-reduce safety cause a warning.
+A log topic with retention, compaction or several partitions would lose events or their order. It is refused at
+start-up,
+before events are lost. Settings that only reduce safety cause a warning.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ _SAFE_IN_SYNC = 2
 
 
 class UnfitTopic(Exception):
-    """The log's topic loses events, or keeps no order."""
+    """The log's topic loses events or their order."""
 
 
 def check_topics(admin: AdminClient, cluster: str) -> None:
-    """Raises UnfitTopic, in one line that says what to do; warns of what is only less safe. Raises LogUnavailable."""
+    """Raises UnfitTopic, in one line that says what to do; warns of settings that reduce safety. Raises
+    LogUnavailable."""
     log, submissions = log_topic(cluster), submissions_topic(cluster)
 
     def ask() -> ClusterMetadata:
         found: ClusterMetadata = admin.list_topics(log, timeout=_TIMEOUT_S)
         if found.topics[log].error is not None or not found.topics[log].partitions:
-            # It was created a moment ago.
+            # The topic was created a moment ago.
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
         return found
 
@@ -58,7 +60,7 @@ def check_topics(admin: AdminClient, cluster: str) -> None:
         _log.warning(
             "submissions may be deleted before they are admitted", topic=submissions, why="; ".join(lost)
         )
-    replicas = min((len(each.replicas) for each in partitions.values()), default=1)
+    replicas = min((len(partition.replicas) for partition in partitions.values()), default=1)
     in_sync = int(configuration.get("min.insync.replicas", _SAFE_IN_SYNC))
     if len(metadata.brokers) > 1 and (replicas < _SAFE_REPLICAS or in_sync < _SAFE_IN_SYNC):
         _log.warning(
@@ -80,7 +82,7 @@ def _faults(configuration: dict[str, str]) -> list[str]:
 
 
 def _configuration(admin: AdminClient, topic: str) -> dict[str, str]:
-    """Empty where this process may not ask for it, with a warning."""
+    """Returns an empty dict, with a warning, if this process may not read the settings."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
 
     def ask() -> dict[str, str]:

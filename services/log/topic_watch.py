@@ -1,8 +1,8 @@
-"""Detects that a topic of the cluster was deleted, or deleted and created again, while a process runs.
+"""Detects that a topic of the cluster was deleted, or created again, while a process runs.
 
-A consumer may need half a minute to report that its topic is gone, and never reports that the topic is another one: it
-continues to read. A topic has an id (KIP-516), which a new topic of the same name does not share. So the watch asks
-Kafka every few seconds.
+A consumer may take half a minute to report that its topic is gone, and never reports that it was created again: it just
+continues to read. A topic has an id (KIP-516) that changes when it is created again. This watch requests it every few
+seconds.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from .topics import TopicDescription, describe_topics
 _log = logger(__name__)
 LOOK_S: Final = 2.0
 _LOOKS: Final = 4
-"""So often in a row it has to be seen: a broker that has just started may not know all topics yet."""
+"""The number of checks in a row that must fail: a broker that has just started may not know all topics yet."""
 
 
 class TopicReplaced(LogUnavailable):
-    """The topic that a process lives by was deleted, or is another one of the same name."""
+    """The topic that a process depends on was deleted, or created again."""
 
 
 class TopicWatch:
-    """Looks at topics in a thread of its own, from `start` to `close`.
+    """Checks topics in its own thread, from `start` to `close`.
 
-    `vital` is the topic without which the process has to end: `on_loss` is told once. Of others there is a line in the
-    log, once for each loss.
+    `vital` is the topic without which the process has to end: `on_loss` is called once. For the others there is one log
+    line
+    for each loss.
     """
 
     def __init__(
@@ -43,22 +44,22 @@ class TopicWatch:
         self._topics = [vital, *others]
         self._on_loss = on_loss
         self._known: dict[str, str | None] = {}
-        """Topic -> the id that it had when it was seen first, or was found to have changed."""
+        """Topic -> its id when it was first seen or last changed."""
         self._missed: dict[str, int] = {}
-        """Topic -> how often in a row it was not there, or another."""
+        """Topic -> the number of checks in a row in which it was missing or changed."""
         self._closed = threading.Event()
         self._thread = threads.Thread(target=self._run, name="topics")
 
     def start(self) -> None:
-        """Begins to look; once."""
+        """Starts the thread; call it once."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stops looking; does not wait for an answer."""
+        """Stops the checks; does not wait for an answer."""
         self._closed.set()
 
     def check(self) -> None:
-        """Once. What Kafka does not say now it says later."""
+        """Checks once. A failed request is ignored until the next check."""
         try:
             found = describe_topics(self._admin, self._topics)
         except LogUnavailable:
@@ -77,7 +78,7 @@ class TopicWatch:
                 self._missed.pop(topic, None)
                 return
         if described is None and topic not in self._known:
-            # It was never there; whoever needs it says so.
+            # It never existed; its user reports that.
             return
         missed = self._missed[topic] = self._missed.get(topic, 0) + 1
         if missed != _LOOKS:
@@ -88,9 +89,7 @@ class TopicWatch:
             self._missed.pop(topic)
         if topic == self._vital:
             self._on_loss(
-                TopicReplaced(
-                    f"{topic} {what} while this process ran: what it knows is not in the log any more"
-                )
+                TopicReplaced(f"{topic} {what} while this process ran: its state is no longer in the log")
             )
         else:
             _log.error(

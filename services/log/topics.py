@@ -1,4 +1,4 @@
-"""The cluster's topics: names, partitions, retention, and their creation."""
+"""The names, partitions and retention of the cluster's topics, and functions to create and delete them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .event_log import LARGEST_EVENT, LogUnavailable
 
 
 class KafkaUnreachable(LogUnavailable):
-    """What was asked for may have happened or not, and would be done if it were asked for again."""
+    """The request may or may not have been executed; repeating it is safe."""
 
 
 _PASSING = frozenset(
@@ -34,38 +34,38 @@ _PASSING = frozenset(
     }
 )
 _NO_ID = "A" * 22
-"""The id of a topic on a broker older than Kafka 2.8: 16 bytes of zeros."""
+"""The id of a topic on a broker older than Kafka 2.8: 16 zero bytes."""
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 HEARTBEAT_RETENTION = {"retention.ms": "600000", "segment.ms": "600000"}
 HEARTBEAT_PARTITIONS = 2
-"""One for each direction; see services/heartbeats/topic.py."""
+"""One partition for each direction; see services/heartbeats/topic.py."""
 LARGEST_SUBMISSION = LARGEST_EVENT // 2
-"""Bytes; see LARGEST_EVENT."""
+"""In bytes; see LARGEST_EVENT."""
 _LOOK_S = 0.05
 
 
 def log_topic(cluster: str) -> str:
-    """The conversation, one partition."""
+    """Returns the topic of the event log, one partition."""
     return f"{cluster}.log"
 
 
 def submissions_topic(cluster: str) -> str:
-    """Requests from outside."""
+    """Returns the topic of client requests."""
     return f"{cluster}.submissions"
 
 
 def heartbeats_topic(cluster: str) -> str:
-    """Soft state: who lives, and what it holds."""
+    """Returns the topic of heartbeats (soft state)."""
     return f"{cluster}.heartbeats"
 
 
 def dead_letters_topic(cluster: str) -> str:
-    """What could not be read or was not allowed."""
+    """Returns the topic of records that could not be read or were not allowed."""
     return f"{cluster}.dead-letters"
 
 
 def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.0) -> frozenset[str]:
-    """Creates the topics of a cluster that are missing; returns their names, when clients find all topics.
+    """Creates the missing topics of a cluster; returns their names once clients can see all topics.
 
     Raises LogUnavailable.
     """
@@ -81,12 +81,12 @@ def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.
         NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
     ]
     created = create_topics(admin, topics, timeout)
-    _wait_until_known(admin, {each.topic for each in topics}, timeout)
+    _wait_until_known(admin, {topic.topic for topic in topics}, timeout)
     return created
 
 
 def _wait_until_known(admin: AdminClient, names: set[str], timeout: float) -> None:
-    """A broker that has just started is told by its controller that topics exist, and of the topics only then."""
+    """A broker that has just started learns from its controller which topics exist."""
     deadline = time.monotonic() + timeout
     while True:
         try:
@@ -102,18 +102,19 @@ def _wait_until_known(admin: AdminClient, names: set[str], timeout: float) -> No
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
-    """What Kafka says of a topic."""
+    """Kafka's description of a topic."""
 
     topic_id: str | None
-    """Drawn when the topic was created (KIP-516): a topic that was deleted and created again has another one. None:
-    the broker knows no ids."""
+    """The random id from the topic's creation (KIP-516): a topic that is created again gets a new one. None: the broker
+    has no topic ids."""
     partitions: int
 
 
 def describe_topics(
     admin: AdminClient, names: Iterable[str], timeout: float = 10.0
 ) -> dict[str, TopicDescription | None]:
-    """By name; None where there is no such topic. Raises LogUnavailable where Kafka does not say."""
+    """Returns descriptions by name; None for a topic that does not exist. Raises LogUnavailable if Kafka does not
+    answer."""
     asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout)
     described: dict[str, TopicDescription | None] = {}
     for name, answer in asked.items():
@@ -136,9 +137,9 @@ def _at_most(size: int) -> dict[str, str]:
 
 
 def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 30.0) -> frozenset[str]:
-    """Creates topics, with the broker's default replication; one that exists is fine. Returns which were created.
+    """Creates topics with the broker's default replication; existing topics are skipped. Returns the created names.
 
-    Raises LogUnavailable, of which KafkaUnreachable passes by itself.
+    Raises LogUnavailable; its subclass KafkaUnreachable is worth a retry.
     """
     if not topics:
         return frozenset()
@@ -149,7 +150,7 @@ def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 3
 
 
 def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout: float = 30.0) -> None:
-    """Gives topics that exist as many partitions as they are to have; one that has more is fine. Raises as
+    """Increases the partitions of existing topics to the wanted number; a topic with more is skipped. Raises as
     `create_topics`."""
     if not wanted:
         return
@@ -167,7 +168,7 @@ def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout: float
 
 
 def delete_topics(admin: AdminClient, names: list[str], timeout: float = 30.0) -> None:
-    """Deletes topics; one that is gone already is fine. Raises as `create_topics`."""
+    """Deletes topics; missing ones are skipped. Raises as `create_topics`."""
     if not names:
         return
     futures: Mapping[str, object] = admin.delete_topics(
@@ -177,7 +178,7 @@ def delete_topics(admin: AdminClient, names: list[str], timeout: float = 30.0) -
 
 
 def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout: float) -> frozenset[str]:
-    """The names of which it was not so already."""
+    """Returns the names for which the request changed something."""
     done = set()
     for name, future in futures.items():
         try:

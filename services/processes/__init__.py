@@ -1,1 +1,1 @@
-"""The processes of a cluster: each module connects the roles, shells and connections of one kind of process."""
+"""The processes of a cluster; each module assembles its roles, shells and connections."""

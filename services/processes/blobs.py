@@ -1,4 +1,4 @@
-"""Blobs of each kind of process."""
+"""Assembles the blob services of each kind of process."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _TERMINATED_PHASES = frozenset({Phase.TERMINATED, Phase.ENDED})
 def create_master_blobs(
     configuration: Configuration, replica: Replica, caught_up: Callable[[], bool]
 ) -> BlobGarbageCollector:
-    """The BlobServer of a jobmanager, which listens already; its clean-up waits until the log was read to its end.
+    """Returns the BlobServer of a jobmanager, already listening. Its garbage collection waits until the log has been
+    read to its end.
 
-    Raises BlobUnavailable where it can't have its address or directory.
+    Raises BlobUnavailable if its address or directory is not available.
     """
     return BlobGarbageCollector.from_configuration(
         configuration, lambda: _read_job_phases(replica) if caught_up() else None
@@ -48,10 +49,11 @@ def create_master_blobs(
 def create_task_executor_blobs(
     configuration: Configuration, replica: Replica, resource_id: str, scratch: Path
 ) -> BlobLibraryCacheManager:
-    """The library cache of a taskexecutor, on top of its BlobCache; its clean-up has begun. Raises OSError."""
+    """Returns the library cache of a taskexecutor, above its BlobCache, with garbage collection running. Raises
+    OSError."""
     shared = configuration.get(BLOB_STORAGE_DIRECTORY) is not None
     cache = BlobCache(
-        # Each has one of its own: what one needs no more another may need.
+        # Each TaskExecutor has its own directory: one may need a blob that another deletes.
         blob_directory(configuration) / f"cache-{resource_id}" if shared else scratch / "blobs",
         lambda: address_of(replica.leadership),
         create_store(configuration),

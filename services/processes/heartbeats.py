@@ -1,4 +1,4 @@
-"""Heartbeats of each kind of process."""
+"""Assembles the heartbeats of each kind of process."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ..task_executor.slot_reconciliation import slot_contradictions
 def create_master_heartbeats(
     configuration: Configuration, host: Host
 ) -> tuple[HeartbeatManager, ResourceManagerHeartbeats, JobMasterHeartbeats]:
-    """Those of a jobmanager, not started yet; the latter two are told of states by the shells."""
+    """Returns the heartbeats of a jobmanager, not started yet. The shells publish states to the latter two."""
     workers = ResourceManagerHeartbeats(host.emit, is_contradiction)
-    # The ResourceManager may be led by another process.
+    # Another process may lead the ResourceManager.
     jobs = JobMasterHeartbeats(
         host.emit,
         missing_tasks,
@@ -38,7 +38,7 @@ def create_master_heartbeats(
 def create_task_executor_heartbeats(
     configuration: Configuration, host: Host, own_address: str, resource_id: str, running: Running
 ) -> tuple[HeartbeatManager, TaskExecutorHeartbeats]:
-    """Those of a taskexecutor, not started yet; the latter is told of states by the shell."""
+    """Returns the heartbeats of a taskexecutor, not started yet. The shell publishes states to the latter."""
     own = TaskExecutorHeartbeats(
         host.emit,
         own_address,

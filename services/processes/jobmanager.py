@@ -1,10 +1,11 @@
-"""The jobmanager process: it leads the Dispatcher, the ResourceManager and JobMasters, or stands by.
+"""The jobmanager process: it leads the Dispatcher, the ResourceManager and JobMasters, or is a standby.
 
-A kill at any moment loses nothing: the next leader replays the log, takes the next epoch, and sends what is missing;
-tasks continue meanwhile. With `high-availability.type: zookeeper` any number of jobmanagers stand by, and different
-ones may lead different roles. Without it the newest leads all, and the previous one ends. It may start before Kafka.
-SIGTERM stops the process, not the cluster: ShutDownCluster does that. An ending process gives up its leadership first,
-so that another is elected within a second.
+It loses nothing if it is killed: the next one folds the log, claims the next epoch, and sends the events that are due;
+tasks keep running. With `high-availability.type: zookeeper` any number of warm standbys may run, and different
+processes
+may lead different roles; without it the newest process leads everything, and the previous one ends. It may start before
+Kafka. SIGTERM stops the process, not the cluster; ShutDownCluster stops the cluster. A process that ends first returns
+its leadership, so that another one is elected within a second, and then finishes its running work.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def run(
     stop: threading.Event,
     effects: MasterEffects = _REAL_EFFECTS,
 ) -> None:
-    """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
+    """Runs until `stop` is set or the cluster has terminated. Raises what Host.run raises."""
     cluster = configuration.cluster_id
     wait_for_topics(configuration, stop)
     if stop.is_set():
@@ -197,7 +198,7 @@ def run(
             _log.info("jobmanager ends", cluster=cluster)
         finally:
             with exit_within(END_TIMEOUT_S, sys.exc_info()[1]):
-                # Another is to lead at once. What a shell has not done yet, the next leader's does.
+                # Let another process lead at once. The next leader's shell does what this one has not done yet.
                 host.close(EMIT_TIMEOUT_S)
                 if mandates is not None:
                     mandates.close()
@@ -213,7 +214,7 @@ def run(
 
 
 def _find_led_dispatcher(host: Host) -> DispatcherState | None:
-    """What the Dispatcher knows, if it is led here and the log was read to its end."""
+    """Returns the Dispatcher's state if this process leads it and has read the log to its end."""
     state = host.state(DISPATCHER)
     if not isinstance(state, DispatcherState) or host.position < 0 or not host.leads(DISPATCHER):
         return None
@@ -221,16 +222,16 @@ def _find_led_dispatcher(host: Host) -> DispatcherState | None:
 
 
 def _has_ended(replica: Replica) -> bool:
-    """Whether the cluster has been terminated and nothing of its jobs is left to be cleared away."""
+    """Returns whether the cluster has terminated and all its jobs are cleaned up."""
     state = replica.states.get(RESOURCE_MANAGER)
     if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.over:
         return False
     return not any(
-        isinstance(each, JobMasterState)
+        isinstance(state, JobMasterState)
         and (
-            each.deletion is Handshake.OWED
-            or each.checkpoints.removal is not None
-            or (each.terminated is not None and each.terminated.cleanup)
+            state.deletion is Handshake.OWED
+            or state.checkpoints.removal is not None
+            or (state.terminated is not None and state.terminated.cleanup)
         )
-        for each in replica.states.values()
+        for state in replica.states.values()
     )

@@ -1,4 +1,4 @@
-"""What all processes of a cluster share: an address, a session id, a log for people, an orderly end."""
+"""What every process of a cluster needs: an address, a session, a log for people, an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submis
 _log = logger(__name__)
 _PAUSE_S = 1.0
 EMIT_TIMEOUT_S = 0.5
-"""So long a process that ends waits for its last words to get into the log."""
+"""How long a process that ends waits until its last events are in the log."""
 END_TIMEOUT_S = 20.0
-"""So long it waits for all else that it has begun."""
+"""How long it waits for all other work."""
 FAILED_END_TIMEOUT_S = 5.0
-"""So long a process takes to end at most, once a thread of it has failed."""
+"""The maximum time to end after a thread has failed."""
 KAFKA_TIMEOUT_S = 120.0
-"""How long a process waits for a Kafka that is gone before it ends: longer than a broker takes to come back."""
+"""How long a process waits for an unreachable Kafka before it ends: longer than a broker takes to restart."""
 
 
 def process_address() -> str:
-    """host:pid, for people."""
+    """Returns host:port of the process, for people."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def new_session() -> str:
-    """Unique to the process: how it recognises its own claims to lead."""
+    """Returns a unique id of the process, by which it recognises its own claims."""
     return secrets.token_hex(16)
 
 
 def create_clock(configuration: Configuration) -> Clock:
-    """The wall clock; that of a simulated cluster is behind it by so much."""
+    """Returns the wall clock; in a simulated cluster it is behind by the configured offset."""
     behind = configuration.get(CLOCK_BEHIND)
     return (lambda: wall_clock() - behind) if configuration.get(SIMULATED) and behind else wall_clock
 
 
 def stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and SIGINT set."""
+    """Returns an event that SIGTERM and SIGINT set."""
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -64,9 +64,9 @@ def stop_on_signals() -> threading.Event:
 
 
 def raise_thread_failure(host: Host) -> contextlib.AbstractContextManager[None]:
-    """Within it, what a thread of the process does not handle ends `host.run`, by ThreadFailed.
+    """A context in which an unhandled exception of any thread ends `host.run` with ThreadFailed.
 
-    Whoever waits for what that thread was to do waits for ever, so the process ends soon in any case.
+    Other threads may wait for the failed one for ever, so the process ends soon in any case.
     """
 
     def on_failure(name: str, error: BaseException) -> None:
@@ -79,18 +79,18 @@ def raise_thread_failure(host: Host) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def exit_within(seconds: float, error: BaseException | None) -> Iterator[None]:
-    """What is done within it may take so long. Then the process ends without it: nobody else is to wait for that.
+    """A context with a time limit for its body. After `seconds` the process exits without waiting any longer.
 
-    `error`: what the process ends by, None where it ends in order.
+    `error`: the reason of the exit; None for an orderly one.
     """
     done = threading.Event()
 
     def watch() -> None:
         if done.wait(seconds):
             return
-        _log.warning("ends without waiting for what is still being done", waited_s=seconds)
+        _log.warning("the process ends without waiting for its running work", waited_s=seconds)
         if error is not None:
-            _log.error("the process ends by an error", error=str(error) or repr(error))
+            _log.error("the process ends with an error", error=str(error) or repr(error))
         os._exit(0 if error is None else threads.EXIT_CODE)
 
     threads.Thread(target=watch, name="end").start()
@@ -101,14 +101,15 @@ def exit_within(seconds: float, error: BaseException | None) -> Iterator[None]:
 
 
 def create_topic_watch(configuration: Configuration, host: Host) -> TopicWatch:
-    """Notices that the cluster's topics are lost, once it is started: without its log the process ends."""
+    """Returns a watch that, once started, detects the loss of the cluster's topics. Without its log the process
+    ends."""
     cluster = configuration.cluster_id
     others = [submissions_topic(cluster), heartbeats_topic(cluster), dead_letters_topic(cluster)]
     return TopicWatch(create_admin_client(configuration), log_topic(cluster), others, host.fail)
 
 
 def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:
-    """Returns when Kafka is there and the cluster's topics are, or when `stop` is set (document 000)."""
+    """Waits until Kafka answers and the cluster's topics exist, or `stop` is set."""
     while not stop.is_set():
         try:
             create_cluster_topics(
@@ -116,5 +117,5 @@ def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None
             )
             return
         except LogUnavailable as error:
-            _log.warning("keeps trying", error=str(error))
+            _log.warning("Kafka or the topics are not available yet; retries", error=str(error))
             stop.wait(_PAUSE_S)

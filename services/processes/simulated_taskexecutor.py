@@ -1,7 +1,7 @@
-"""A process of a simulated cluster with many TaskExecutors, whose tasks do nothing.
+"""The taskexecutor process of a simulated cluster: many TaskExecutors whose tasks do nothing but run.
 
-They register under their resource ids, continue with the slots and tasks that the log assigns to them, send heartbeats,
-and leave when they are told to, or all together at SIGTERM.
+They register under their resource ids, continue with the slots and tasks from the log, send heartbeats, and leave when
+they are asked to, or all together at SIGTERM.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logger(__name__)
 def run(configuration: Configuration, members: Sequence[ForkMember], stop: threading.Event) -> None:
     """Runs until `stop` is set or all have left. Raises what Host.run raises."""
     cluster, own_address = configuration.cluster_id, process_address()
-    own = {address(TASK_EXECUTOR, each.resource_id): each for each in members}
+    own = {address(TASK_EXECUTOR, member.resource_id): member for member in members}
     log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
     replica = Replica([TaskExecutor()], only=own.__contains__)
     host = Host(
@@ -99,5 +99,5 @@ def run(configuration: Configuration, members: Sequence[ForkMember], stop: threa
 
 
 def _have_all_left(replica: Replica, own: dict[str, ForkMember]) -> bool:
-    states = [replica.states.get(each) for each in own]
-    return all(isinstance(each, TaskExecutorState) and each.left for each in states)
+    states = [replica.states.get(role_address) for role_address in own]
+    return all(isinstance(state, TaskExecutorState) and state.left for state in states)

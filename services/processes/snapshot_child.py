@@ -1,8 +1,8 @@
-"""`python -m tailrace.services.processes.snapshot_child END`: takes one snapshot of the log up to END (exclusive).
+"""`python -m tailrace.services.processes.snapshot_child END`: creates one snapshot of the log up to END (exclusive).
 
-The leader starts this process and reads one line of JSON from its standard output: a `snapshots.child.Answer`. The
-process has the leader's configuration, reads the log and the store by itself, at a lower priority, and ends when its
-standard input does: when the leader is gone.
+The leader starts this process and reads one line of JSON from its standard output: a SubprocessResult. The process has
+the leader's configuration, reads the log and the store itself, at a lower priority, and ends when its standard input is
+closed, that is, when the leader is gone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOG_TIMEOUT_S = 30.0
 
 
 def main(arguments: list[str]) -> int:
-    """Takes the snapshot and prints the answer; returns the exit code."""
+    """Creates the snapshot and prints the result; returns the exit code."""
     threads.Thread(target=_end_with_owner, name="owner").start()
     os.nice(_NICENESS)
     configuration = load_configuration()
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _end_with_owner() -> None:
-    # Not by way of sys.stdin: the interpreter can't end in order while a thread waits in that.
+    # Do not read sys.stdin: the interpreter cannot shut down in order while a thread blocks in it.
     while os.read(0, 1):
         pass
     os._exit(1)

@@ -1,7 +1,7 @@
-"""Takes a snapshot in a child process: the leader starts it and waits for one line of JSON.
+"""Creates a snapshot in a child process, and waits for its result: one line of JSON.
 
 The child has the leader's configuration, reads the log and the store itself, at a lower priority, and ends when its
-standard input is closed, so it does not outlive the leader.
+standard input is closed, that is, when the leader is gone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _POLL_S = 0.1
 
 
 class SubprocessResult(msgspec.Struct, frozen=True):
-    """What the child says: the snapshot, if the log holds any events, or why there is none."""
+    """The child's result: the snapshot, if the log has any events, or the error."""
 
     taken: SnapshotInfo | None = None
     error: str | None = None
 
 
 class SubprocessSnapshotBuilder:
-    """Takes snapshots in child processes, which end when `stop` is set, or this process dies."""
+    """Creates snapshots in child processes, which end when `stop` is set or this process dies."""
 
     def __init__(self, configuration: Configuration, stop: threading.Event) -> None:
         self._environment = {**os.environ, **configuration.environment()}

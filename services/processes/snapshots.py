@@ -1,4 +1,4 @@
-"""Snapshots and state hashes of each kind of process."""
+"""Assembles snapshots and state hashes for each kind of process."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from .snapshot_subprocess import SubprocessSnapshotBuilder
 
 
 class MasterSnapshots:
-    """Of a jobmanager: begins with a snapshot, compares hashes, has snapshots taken while it leads the Dispatcher."""
+    """The snapshots of a jobmanager: restores one, compares state hashes, and creates snapshots while it leads the
+    Dispatcher."""
 
     def __init__(self, configuration: Configuration, replica: Replica, log: EventLog, host: Host) -> None:
-        """Nothing was folded yet. Raises LogReplaced, and what `restore` raises."""
+        """The replica must be empty. Raises LogReplaced, and what `restore_newest` raises."""
         store = SnapshotStore.from_configuration(configuration)
         check_log(log, store, accept=configuration.get(ACCEPT_NEW_LOG))
         found = restore_newest(replica, log, store)
@@ -60,11 +61,11 @@ class MasterSnapshots:
         )
 
     def start(self) -> None:
-        """Begins to look whether a snapshot is due."""
+        """Starts to check whether a snapshot is due."""
         self._keeper.start()
 
     def close(self) -> None:
-        """Ends what is being taken."""
+        """Stops a snapshot in progress."""
         self._stop.set()
         self._keeper.close()
 
@@ -78,5 +79,6 @@ class MasterSnapshots:
 
 
 def restore_task_executor(configuration: Configuration, replica: Replica, log: EventLog) -> None:
-    """A TaskExecutor too begins with the newest snapshot: with its own state in it. Raises what `restore` raises."""
+    """Restores a TaskExecutor from the newest snapshot, which contains its own state. Raises what `restore_newest`
+    raises."""
     restore_newest(replica, log, SnapshotStore.from_configuration(configuration))

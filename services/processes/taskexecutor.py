@@ -1,7 +1,7 @@
 """The taskexecutor process: one TaskExecutor, its SparkSession and its tasks (Flink's TaskManagerRunner).
 
-It may start before the jobmanager, and before Kafka: its events wait in the log until somebody answers. At SIGTERM it
-disconnects from the ResourceManager first, and then ends its tasks, which report nothing more.
+It may start before the jobmanager, and before Kafka: its events wait in the log until a master answers. At SIGTERM it
+leaves: it informs the ResourceManager first, then ends its tasks, which report nothing more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
 from . import heartbeats
 from .blobs import create_task_executor_blobs
-from .index_validation import index_errors
 from .process_lifecycle import (
     END_TIMEOUT_S,
     KAFKA_TIMEOUT_S,
@@ -43,18 +42,16 @@ from .snapshots import restore_task_executor
 
 _log = logger(__name__)
 _SPARK_TIMEOUT_S = 40.0
-"""So long a Spark that is just being started is waited for besides."""
+"""The additional time to wait for a Spark that is still starting."""
 
 
 def run(configuration: Configuration, resource_id: str, scratch: Path, stop: threading.Event) -> None:
-    """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
+    """Runs until `stop` is set or the cluster has terminated. Raises what Host.run raises."""
     cluster = configuration.cluster_id
     own_address = address(TASK_EXECUTOR, resource_id)
     log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
     log.codec.register_all()
-    replica = Replica(
-        [TaskExecutor()], only=lambda each: each == own_address, index_errors=index_errors(configuration)
-    )
+    replica = Replica([TaskExecutor()], only=lambda role_address: role_address == own_address)
     blobs = create_task_executor_blobs(configuration, replica, resource_id, scratch)
     host = Host(
         log,
@@ -71,7 +68,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     beating, own_heartbeats = heartbeats.create_task_executor_heartbeats(
         configuration, host, own_address, resource_id, shell.running
     )
-    # Before Spark starts: its workers and the StreamTasks inherit it.
+    # Set it before Spark starts: its workers and the StreamTasks inherit it.
     os.environ[CREDENTIALS_FILE_VARIABLE] = configuration.get(SCHEMA_REGISTRY_CREDENTIALS_FILE) or ""
     runtime = TaskRuntime(
         bootstrap_servers=configuration.bootstrap_servers,
@@ -123,7 +120,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             with exit_within(END_TIMEOUT_S + _SPARK_TIMEOUT_S, sys.exc_info()[1]):
                 beating.close()
                 topics.close()
-                # Whatever ended this process: who waits for it to lead waits no more.
+                # Whatever ended this process: release the threads that wait for it to lead.
                 stop.set()
                 starting.join()
                 shell.close()

@@ -1,1 +1,2 @@
-"""Snapshots of what the log comes to: encoded, written, read, taken, and compared between replicas."""
+"""Snapshots of the states that the log folds to: encoding, files, creation, recovery, and comparison between
+replicas."""

@@ -1,6 +1,6 @@
-"""Taking a snapshot: fold from the newest one to an end, and write what came of it.
+"""Creates a snapshot: folds the log from the newest snapshot to an end offset, and writes the states.
 
-Nobody who leads pauses for it: it is done beside, in a process of its own, with nothing but the log and the store.
+A leader does not pause for it: it runs in a separate process that needs the log and the store only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .store import SnapshotStore
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot that is there, as SnapshotTaken has it; `fresh`: it was not there before."""
+    """A stored snapshot, as in SnapshotTaken. `fresh`: it was created by this call."""
 
     offset: int
     uri: str
@@ -33,14 +33,14 @@ class SnapshotInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def all_roles() -> Replica:
-    """A replica of all roles, in which nothing was folded yet; it does not tell of what is illegal."""
+    """Returns an empty replica of all roles that does not report illegal events."""
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()])
     replica.telling = False
     return replica
 
 
 def create_snapshot(log: EventLog, store: SnapshotStore, end: int | None = None) -> SnapshotInfo | None:
-    """A snapshot of the log up to `end` (exclusive), or to the end that it has now; None for a log without events.
+    """Creates a snapshot of the log up to `end` (exclusive), or to its current end; None for a log without events.
 
     Raises LogUnavailable, LogTruncated, StorageError, NewerRelease.
     """
@@ -54,7 +54,7 @@ def create_snapshot(log: EventLog, store: SnapshotStore, end: int | None = None)
         for record in unread.filter(batch):
             replica.apply(record)
         last = batch[-1]
-    # What could not be read at the end of the log is judged too.
+    # Unreadable records at the end of the log are judged too.
     list(unread.filter(()))
     if last is None:
         if base is None:

@@ -1,8 +1,8 @@
-"""What a log and the snapshots of it hold of claims that no reader takes notice of, because their epochs jump too far.
+"""Finds claims in a log, and in its snapshots, that readers ignore because their epochs are too far above the last one.
 
-Whoever writes a LeaderElected with a very large epoch into the log would use up the epochs of a role: nobody could
-claim it ever again. Readers bound the step from one epoch to the next (leadership.LARGEST_STEP), so such a claim
-changes nothing. But a release that knew no bound took it for valid, and so may a snapshot which that release wrote.
+A LeaderElected event with a very large epoch would exhaust the epochs of a role: no later claim would be possible.
+Readers limit the step between epochs (leadership.LARGEST_STEP), so such a claim changes nothing. An earlier release
+without this limit accepted it, and its snapshots may contain it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .store import SnapshotStore
 
 
 class IgnoredClaim(msgspec.Struct, frozen=True):
-    """A LeaderElected whose epoch is too far above the last one."""
+    """A LeaderElected event whose epoch is too far above the last one."""
 
     offset: int
     role: str
     epoch: int
     last: int
-    """The role's epoch before it, and after it."""
+    """The role's epoch before it, and in it."""
 
 
 class WrongSnapshot(msgspec.Struct, frozen=True):
-    """A snapshot in which somebody leads by a claim that the log does not have, or that readers ignore."""
+    """A snapshot with a leader whose claim is not in the log or is ignored by readers."""
 
     offset: int
     uri: str
@@ -36,7 +36,7 @@ class WrongSnapshot(msgspec.Struct, frozen=True):
 
 
 class Findings(msgspec.Struct, frozen=True):
-    """`exhausted`: roles whose epochs leave no room for another step; they have to go on in another log."""
+    """`exhausted`: roles whose epochs leave no room for another step; they have to continue in another log."""
 
     end: int
     claims: tuple[IgnoredClaim, ...] = ()
@@ -47,7 +47,8 @@ class Findings(msgspec.Struct, frozen=True):
 def find(log: EventLog, store: SnapshotStore) -> Findings:
     """Reads the log from its first event, and compares the snapshots with it.
 
-    Raises LogUnavailable; LogTruncated where the log's head is gone, so that nothing can be compared; StorageError.
+    Raises LogUnavailable; LogTruncated if the head of the log is missing, so that nothing can be compared;
+    StorageError.
     """
     offsets = set(store.offsets())
     leadership, claims, snapshots = LeadershipState(), list[IgnoredClaim](), list[WrongSnapshot]()
@@ -72,7 +73,7 @@ def _compared(store: SnapshotStore, offset: int, leadership: LeadershipState) ->
     try:
         found = store.read(offset).read_leadership()
     except UnusableSnapshot:
-        # Nobody begins with it.
+        # No reader restores it.
         return []
     roles = {*found.leaders, *leadership.leaders}
     wrong = sorted(role for role in roles if found.leaders.get(role) != leadership.leaders.get(role))

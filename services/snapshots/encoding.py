@@ -1,8 +1,10 @@
-"""States as bytes and back, typed: what msgspec makes of the states' own classes, with immutables.Map by hooks.
+"""Encodes typed states to bytes and decodes them, with msgspec and hooks for immutables.Map.
 
-The bytes of a state follow from its value alone: maps and sets are written in the order of their keys, in every process
-alike, and what is as at first is left out. So a state's hash is that of its bytes, and `encode(decode(encode(state)))`
-are the same bytes. Nothing is ever pickled: a file that somebody else wrote can be wrong, but it can't run.
+The bytes of a state depend on its value only: maps and sets are written in the order of their keys in every process,
+and
+fields with default values are omitted. A state's hash is therefore the hash of its bytes, and
+`encode(decode(encode(state)))` returns the same bytes. Nothing is pickled: a foreign file may be wrong, but it cannot
+execute code.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from ..core.leadership import LeadershipState
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 
 LEADERSHIP = "leadership"
-"""Stands beside the kinds of roles where states are named by kind."""
+"""The key of the leadership among states by kind of role."""
 
 
 @functools.cache
 def state_types() -> Mapping[str, type[msgspec.Struct]]:
-    """Kind -> the type of its states."""
-    # Clients look for snapshots too, and most find none: they are spared the import of all roles.
+    """Returns kind -> type of its states."""
+    # Clients look for snapshots too, and most find none: do not import all roles for them.
     from ..dispatcher.state import DispatcherState
     from ..job_master.state import JobMasterState
     from ..resource_manager.state import ResourceManagerState
@@ -40,14 +42,15 @@ def state_types() -> Mapping[str, type[msgspec.Struct]]:
 
 
 def encode(state: msgspec.Struct) -> bytes:
-    """The bytes of a state. Raises TypeError for what is no data."""
+    """Returns the bytes of a state. Raises TypeError for unsupported types."""
     return _ENCODER.encode({name: msgspec.Raw(data) for name, data in encode_fields(state)})
 
 
 def encode_fields(
     state: msgspec.Struct, but: Callable[[object], bool] = lambda _: False
 ) -> Iterator[tuple[str, bytes]]:
-    """The fields that are not as at first, with their bytes; `but` those whose value is such. Raises TypeError."""
+    """Yields the fields without default values, with their bytes; skips values for which `but` is true. Raises
+    TypeError."""
     encode = _ENCODER.encode
     for name, default, default_bytes in _fields(type(state)):
         value = getattr(state, name)
@@ -58,12 +61,12 @@ def encode_fields(
 
 
 def encode_value(value: object) -> bytes:
-    """The bytes of anything that a state holds. Raises TypeError for what is no data."""
+    """Returns the bytes of any value in a state. Raises TypeError for unsupported types."""
     return _ENCODER.encode(value)
 
 
 def decode(kind: str, data: bytes) -> Any:
-    """A state of that kind. Raises msgspec.MsgspecError for bytes that hold none, KeyError for an unknown kind."""
+    """Decodes a state of that kind. Raises msgspec.MsgspecError for invalid bytes, KeyError for an unknown kind."""
     return _decoder(kind).decode(data)
 
 
@@ -73,7 +76,7 @@ def _decoder(kind: str) -> msgspec.msgpack.Decoder[Any]:
 
 
 def field_default(field: msgspec.structs.FieldInfo) -> bytes | None:
-    """The bytes of a field's default; None where it has none."""
+    """Returns the bytes of a field's default; None if it has none."""
     return None if field.required else _ENCODER.encode(_default(field))
 
 
@@ -84,10 +87,10 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 def _encode_hook(value: object) -> object:
     if isinstance(value, Map):
-        # As pairs: msgspec sorts texts only, and most keys of ours are numbers or tuples. As bytes: what msgspec hands
-        # to `_read` it has read without types; a second reading, with types, would cost several times as much.
+        # As pairs: msgspec sorts text keys only, and most keys here are numbers or tuples. As bytes: msgspec passes
+        # untyped values to `_read`; a second, typed decoding would cost several times as much.
         return _ENCODER.encode(sorted(value.items(), key=_key))
-    raise TypeError(f"a state holds {type(value).__name__}, which is no data")
+    raise TypeError(f"a state holds {type(value).__name__}, which cannot be encoded")
 
 
 def _key(pair: tuple[Any, Any]) -> Any:
@@ -105,15 +108,15 @@ def _read(wanted: Any, data: Any) -> Any:
 
 
 def _hashable(data: Any) -> Hashable:
-    """Part of a ProfileKey: numbers, texts, and tuples of them."""
+    """A part of a ProfileKey: numbers, texts, and tuples of them."""
     return tuple(map(_hashable, data)) if isinstance(data, list | tuple) else data
 
 
 @functools.cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, object, bytes | None], ...]:
-    """Each field's name, its default, and the bytes of that; None and no bytes where there is none."""
+    """Returns each field's name, its default, and the default's bytes; None and no bytes if it has none."""
     fields = msgspec.structs.fields(kind)
-    return tuple((each.name, _default(each), field_default(each)) for each in fields)
+    return tuple((field.name, _default(field), field_default(field)) for field in fields)
 
 
 @functools.cache

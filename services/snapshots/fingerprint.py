@@ -1,8 +1,11 @@
-"""What a snapshot, and what a hash, can be compared with.
+"""Fingerprints that say which snapshots and hashes are comparable.
 
-A snapshot fits code whose states have the same types: fields, their order, types and defaults, all the way down. What a
-state comes to depends on more, on every line that folds. So snapshots carry the fingerprint of the types, and are read
-by each release that has the same; hashes carry that of the code, and are compared between replicas that run the same.
+A snapshot fits code whose states have the same types: fields, their order, types and defaults, recursively. The value
+of
+a state also depends on all code that folds. Snapshots therefore carry the fingerprint of the types and are readable by
+each release with the same types; hashes carry the fingerprint of the code and are compared between replicas that run
+the
+same code.
 """
 
 from __future__ import annotations
@@ -22,20 +25,20 @@ import msgspec
 from .encoding import field_default, state_types
 
 _FORMAT = 1
-"""One more whenever `encoding` writes the same types differently."""
+"""Increase it whenever `encoding` writes the same types differently."""
 _ROOT = Path(__file__).parents[2]
 _FOLD_PACKAGES = ("services", "schemas", "pipelines/graph", "pipelines/checkpoint")
-"""Where the code is that states depend on; some of what lies there has no part in it, which does no harm."""
+"""The folders of the code on which states depend; including unrelated files does no harm."""
 
 
 @functools.cache
 def schema_fingerprint() -> str:
-    """8 bytes in hexadecimal: of the types of all states, and of how they are written."""
+    """Returns 8 bytes in hexadecimal: the fingerprint of all state types and their encoding."""
     return fingerprint_types(state_types())
 
 
 def fingerprint_types(states: Mapping[str, type[msgspec.Struct]]) -> str:
-    """As `schema_fingerprint`, of any types by kind."""
+    """As `schema_fingerprint`, for any types by kind."""
     seen: dict[str, str] = {}
     roots = {kind: _describe(state, seen) for kind, state in states.items()}
     text = repr((_FORMAT, sorted(roots.items()), sorted(seen.items())))
@@ -44,7 +47,7 @@ def fingerprint_types(states: Mapping[str, type[msgspec.Struct]]) -> str:
 
 @functools.cache
 def code_fingerprint() -> str:
-    """8 bytes in hexadecimal: of the sources that folding depends on, and of the Python that runs them."""
+    """Returns 8 bytes in hexadecimal: the fingerprint of the sources that fold, and of the Python version."""
     digest = hashlib.blake2b(schema_fingerprint().encode(), digest_size=8)
     digest.update(repr(sys.version_info[:3]).encode())
     for name, source in _sources():
@@ -59,13 +62,13 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _describe(wanted: Any, seen: dict[str, str]) -> str:
-    """A type in words. `seen` collects what structs and enums consist of, by their names."""
+    """Describes a type as text. `seen` collects the content of structs and enums by name."""
     origin = typing.get_origin(wanted)
     if origin in (types.UnionType, typing.Union):
-        return " | ".join(sorted(_describe(each, seen) for each in typing.get_args(wanted)))
+        return " | ".join(sorted(_describe(argument, seen) for argument in typing.get_args(wanted)))
     if origin is not None:
         arguments = ", ".join(
-            "..." if each is ... else _describe(each, seen) for each in typing.get_args(wanted)
+            "..." if argument is ... else _describe(argument, seen) for argument in typing.get_args(wanted)
         )
         return f"{origin.__name__}[{arguments}]"
     if wanted is None or wanted is type(None):
@@ -84,7 +87,7 @@ def _describe(wanted: Any, seen: dict[str, str]) -> str:
                 for field in msgspec.structs.fields(wanted)
             )
     elif issubclass(wanted, Enum):
-        seen[name] = ", ".join(repr(each.value) for each in wanted)
+        seen[name] = ", ".join(repr(member.value) for member in wanted)
     elif wanted not in _PLAIN:
         raise TypeError(f"{name} is no type of a state")
     return name

@@ -1,9 +1,10 @@
-"""Whether a log is the one that a cluster's snapshots were taken of.
+"""Checks that a log is the one of which the cluster's snapshots were created.
 
-A log that ends before a snapshot, or holds another event where the snapshot ends, was lost, created again, or is of
-another Kafka. It knows of no job that ran and of no submission that was admitted. A master that began with it would
-forget the first and run the second again. So it does not start, unless it is told to accept the log as it is; then the
-snapshots of the other log are deleted.
+A log that ends before a snapshot, or has another event at the snapshot's offset, was lost, created again, or belongs to
+another Kafka. It contains neither the running jobs nor the admitted submissions: a master that starts with it would
+forget the first and run the second again. The master therefore does not start, unless it is configured to accept the
+log;
+then the snapshots of the other log are deleted.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ _log = logger(__name__)
 
 
 class LogReplaced(Exception):
-    """The log is not the one that the cluster's snapshots were taken of."""
+    """The log is not the one of the cluster's snapshots."""
 
 
 def check_log(log: EventLog, store: SnapshotStore, *, accept: bool) -> None:
-    """Raises LogReplaced where the newest snapshot that can be read is of another log. `accept`: deletes it instead.
+    """Raises LogReplaced if the newest readable snapshot is of another log. `accept`: deletes it instead.
 
-    Raises LogUnavailable; LogTruncated where the log begins behind the event that follows the snapshot.
+    Raises LogUnavailable; LogTruncated if the log starts after the event that follows the snapshot.
     """
     try:
         offsets = store.offsets()
     except CheckpointError:
-        # Whoever restores says so.
+        # The restore reports it.
         return
     for offset in offsets:
         try:

@@ -1,9 +1,9 @@
-"""Start-up from the newest snapshot that is fit for it; what follows it in the log is the tail.
+"""Restores a replica from the newest usable snapshot; the rest of the log follows as the tail.
 
-A snapshot that is torn, another cluster's, of other types of states, newer than the log, or of another log of the same
-name is set aside, with one warning that names it and says why, and the next older one is tried; without any, the log is
-read from its first event. Where the log's head is gone, and no snapshot reaches over the gap, nothing can be rebuilt:
-LogTruncated.
+A snapshot is skipped, with one warning, if it is damaged, of another cluster, of other state types, newer than the log,
+or of another log of the same name; then the next older one is tried. Without any the log is read from its first event.
+If
+the head of the log is missing and no snapshot covers the gap, nothing can be restored: LogTruncated.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ T = TypeVar("T")
 
 
 class SnapshotOfOtherLog(UnusableSnapshot):
-    """The snapshot was not taken of this log."""
+    """The snapshot was created of another log."""
 
 
 def restore_newest(
     replica: Replica, log: EventLog, store: SnapshotStore, *, at_most: int | None = None
 ) -> Header | None:
-    """Puts the replica, in which nothing was folded yet, behind the newest fit snapshot; None where there is none.
+    """Restores an empty replica from the newest usable snapshot; returns its header, or None if there is none.
 
-    `at_most`: those of higher offsets are not looked at. Raises LogUnavailable; LogTruncated where the log begins
-    behind the event that follows the snapshot.
+    `at_most`: snapshots of higher offsets are skipped. Raises LogUnavailable; LogTruncated if the log starts after the
+    event
+    that follows the snapshot.
     """
     found = _newest(log, store, at_most, lambda snapshot: snapshot.restore(replica), _log.warning)
     return None if found is None else found[0]
@@ -50,9 +51,9 @@ def read_newest_leadership(log: EventLog, store: SnapshotStore) -> tuple[Leaders
 def read_newest_client_view(
     log: EventLog, store: SnapshotStore
 ) -> tuple[LeadershipState, Mapping[str, str], int]:
-    """Who leads and the cluster's configuration, as the newest fit snapshot has them, and the offset from which the
-    log tells the rest; from the start where there is none. Clients are not told of snapshots that are not fit.
-    Raises as `restore`."""
+    """Returns the leadership and the cluster's configuration from the newest usable snapshot, and the offset at which
+    the log continues; from the start if there is none. Does not warn of unusable snapshots. Raises as
+    `restore_newest`."""
 
     def read(snapshot: Snapshot) -> tuple[LeadershipState, Mapping[str, str]]:
         return snapshot.read_leadership(), snapshot.read_configuration()
@@ -84,13 +85,13 @@ def _newest(
             _check_same_event(snapshot.header, log)
             return snapshot.header, use(snapshot)
         except (UnusableSnapshot, CheckpointError) as error:
-            warn("set a snapshot aside", snapshot=store.uri_of(offset), reason=str(error))
+            warn("skipped an unusable snapshot", snapshot=store.uri_of(offset), reason=str(error))
     return None
 
 
 def check_same_log(header: Header, log: EventLog) -> None:
-    """Raises OfAnotherLog where the snapshot with this header was taken of another log; LogUnavailable; LogTruncated
-    where the log begins behind the event that follows the snapshot."""
+    """Raises SnapshotOfOtherLog if the snapshot with this header was created of another log; LogUnavailable;
+    LogTruncated if the log starts after the event that follows the snapshot."""
     end = log.end()
     if header.offset >= end:
         raise _newer(log, end)
@@ -102,18 +103,18 @@ def _newer(log: EventLog, end: int) -> SnapshotOfOtherLog:
 
 
 def _check_same_event(header: Header, log: EventLog) -> None:
-    """Raises OfAnotherLog where the log holds another event there; LogTruncated."""
+    """Raises SnapshotOfOtherLog if the log has another event at that offset; LogTruncated."""
     try:
         tail = log.tail(header.offset)
     except LogTruncated:
-        # Nothing is left to compare. It must go on behind the snapshot at least.
+        # Nothing is left to compare. The log must at least continue after the snapshot.
         log.tail(header.offset + 1).close()
         return
     try:
         while tail.position <= header.offset:
             found = tail.poll(_LOG_TIMEOUT_S)
             if found:
-                # Ids are derived: two logs that begin in the same way have the same ones, but not at the same time.
+                # Ids are derived: two logs with the same beginning have equal ids, but not equal times.
                 there = found[0].header
                 if found[0].offset == header.offset and (there.event_id, there.time) == (
                     header.event_id,

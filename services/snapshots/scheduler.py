@@ -1,8 +1,8 @@
-"""Has snapshots taken while this process leads the Dispatcher: when the log has grown by so many bytes since the last
-one, or when that is so old, and something was said since.
+"""Creates snapshots while this process leads the Dispatcher: when the log has grown by a number of bytes since the last
+snapshot, or when that is too old and there are new events.
 
-A child process takes it; the leader only waits for its answer, in a thread, and says SnapshotTaken. Standbys read that,
-and count from there.
+A child process creates the snapshot; the leader waits for its result in a thread and emits SnapshotTaken. Standbys read
+that event and count from there.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _log = logger(__name__)
 _CHECK_INTERVAL_S = 1.0
 _RETRY_INTERVAL_US = 60_000_000
 CreateSnapshot = Callable[[int], "SnapshotInfo | None"]
-"""(end) -> a snapshot of all before that offset; raises SnapshotFailed."""
+"""(end) -> a snapshot of all events before that offset; raises SnapshotFailed."""
 
 
 class SnapshotFailed(Exception):
-    """A snapshot could not be taken; the message says why, in one line."""
+    """A snapshot could not be created; the message gives the reason in one line."""
 
 
 class LogProgress(msgspec.Struct, frozen=True):
-    """How far a process has read: the offset of the last event, and the bytes of all that it has read."""
+    """How far a process has read: the offset of the last event, and the bytes read so far."""
 
     offset: int
     bytes_read: int
 
 
 class SnapshotScheduler:
-    """`progress` and `leads` are asked from a thread of its own; `say` is told what the Dispatcher says."""
+    """`progress` and `leads` are called in its own thread; `say` emits events of the Dispatcher."""
 
     def __init__(
         self,
@@ -52,7 +52,8 @@ class SnapshotScheduler:
         clock: Clock,
         since: Time | None = None,
     ) -> None:
-        """`since`: the time of the snapshot that this process began with. 0 bytes, or no age: not for that reason."""
+        """`since`: the time of the snapshot from which this process was restored. 0 for `max_bytes` or `max_age` turns
+        that condition off."""
         self._take = take
         self._max_bytes = max_bytes
         self._max_age = max_age
@@ -69,25 +70,25 @@ class SnapshotScheduler:
         self._thread = threads.Thread(target=self._run, name="snapshots")
 
     def start(self) -> None:
-        """Begins to look; does nothing where snapshots are off."""
+        """Starts the thread; does nothing if snapshots are off."""
         if self._max_bytes or self._max_age:
             self._thread.start()
 
     def close(self) -> None:
-        """Returns when nothing is done any more."""
+        """Stops; returns when the thread has ended."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def on_snapshot_created(self, record: Record, body: SnapshotTaken) -> None:
-        """The log tells of a snapshot, whoever took it. On the thread that folds."""
+        """Records a snapshot of any process from the log. Called on the thread that folds."""
         asked = self._asked
         ours = asked is not None and asked.offset == body.offset
         self._bytes = asked.bytes_read if asked is not None and ours else self._progress().bytes_read
         self._since, self._told_at = record.header.time, record.offset
 
     def due_reason(self, now: Time) -> str | None:
-        """Why a snapshot is to be taken now; None: it is not."""
+        """Returns why a snapshot is due now; None: it is not."""
         progress = self._progress()
         grown = progress.bytes_read - self._bytes
         if self._max_bytes and grown >= self._max_bytes:
@@ -97,7 +98,7 @@ class SnapshotScheduler:
         return None
 
     def create_if_due(self) -> SnapshotInfo | None:
-        """Takes a snapshot if it is due, this process leads, and the last try is not too recent."""
+        """Creates a snapshot if it is due, this process leads, and the last attempt was not too recent."""
         now = self._clock()
         if now < self._not_before or not self._leads():
             return None
@@ -108,13 +109,13 @@ class SnapshotScheduler:
         try:
             taken = self._take(progress.offset + 1)
         except SnapshotFailed as error:
-            _log.warning("no snapshot could be taken: tries again in a minute", why=why, error=str(error))
+            _log.warning("creating a snapshot failed: retries in a minute", why=why, error=str(error))
             self._not_before = now + _RETRY_INTERVAL_US
             return None
         self._bytes, self._since, self._told_at = progress.bytes_read, now, progress.offset
         if taken is None:
             return None
-        _log.info("took a snapshot", why=why, uri=taken.uri, bytes=taken.size)
+        _log.info("created a snapshot", why=why, uri=taken.uri, bytes=taken.size)
         body = SnapshotTaken(
             offset=taken.offset,
             uri=taken.uri,

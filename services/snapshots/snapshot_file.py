@@ -1,10 +1,10 @@
-"""A snapshot as a file.
+"""The file format of a snapshot.
 
     magic (8 bytes) | length of the header (4, big-endian) | header (JSON) | body (zlib) | SHA-256 of all before (32)
 
-The body holds the Leadership and each address's state, each encoded by itself, so that a process reads no more of them
-than it serves. The SHA-256 tells what is torn or damaged; the header says whose snapshot it is and what fits it. zlib
-and not zstd: what reads zstd takes longer to import than a snapshot of 100,000 states takes to read.
+The body holds the leadership and each address's state, encoded separately, so that a process decodes only the states
+that it serves. The SHA-256 detects damaged files; the header names the cluster and the fingerprint of the types. The
+compression is zlib, not zstd: importing a zstd module takes longer than reading a snapshot of 100,000 states.
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ _LEVEL = 3
 
 
 class UnusableSnapshot(Exception):
-    """A file that is no snapshot to begin with; the message says why, in one line without its name."""
+    """The file is not a usable snapshot; the message gives the reason in one line without the file's name."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a snapshot says of itself."""
+    """The header of a snapshot."""
 
     version: int = _VERSION
     cluster: str
     offset: int
-    """Of the last event that is in it; all before are in it too."""
+    """The offset of the last event in it; all earlier events are in it too."""
     event_id: str
-    """Of that event: another log has another one there."""
+    """The id of that event; another log has another one there."""
     fingerprint: str
-    """Of the types of the states."""
+    """The fingerprint of the state types."""
     state_hash: str
-    """Of all that is in it."""
+    """The hash of all states."""
     time: int
-    """That of its last event, in microseconds since the epoch."""
+    """The time of its last event, in microseconds since the epoch."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A snapshot that was read; states are still bytes."""
+    """A decoded snapshot; its states are still bytes."""
 
     header: Header
     leadership: bytes
     states: dict[str, bytes]
 
     def restore(self, replica: Replica) -> None:
-        """Puts the replica, in which nothing was folded yet, where the snapshot was taken. Raises UnusableSnapshot."""
+        """Restores an empty replica to this snapshot. Raises UnusableSnapshot."""
         leadership = self.read_leadership()
         try:
             states = {
-                each: decode(replica.role(each).kind, data)
-                for each, data in self.states.items()
-                if replica.serves(each)
+                role_address: decode(replica.role(role_address).kind, data)
+                for role_address, data in self.states.items()
+                if replica.serves(role_address)
             }
         except msgspec.MsgspecError as error:
             raise UnusableSnapshot(f"a state in it can't be read: {error}") from error
         replica.restore(states, leadership, self.header.offset)
 
     def read_leadership(self) -> LeadershipState:
-        """Who leads what. Raises UnusableSnapshot."""
+        """Returns the leadership. Raises UnusableSnapshot."""
         try:
             found: LeadershipState = decode(LEADERSHIP, self.leadership)
         except msgspec.MsgspecError as error:
@@ -79,7 +79,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         return found
 
     def read_configuration(self) -> Mapping[str, str]:
-        """What the last ConfigurationChanged said; empty before the first. Raises UnusableSnapshot."""
+        """Returns the map of the last ConfigurationChanged; empty before the first. Raises UnusableSnapshot."""
         data = self.states.get(DISPATCHER)
         try:
             found = (
@@ -91,7 +91,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class _ConfigurationView(msgspec.Struct, frozen=True):
-    """Of a DispatcherState what clients ask for: they are spared the import of its other types."""
+    """The part of a DispatcherState that clients read, so that they need not import its other types."""
 
     configuration: Mapping[str, str] | None = None
 
@@ -102,9 +102,9 @@ class _Body(msgspec.Struct, frozen=True, array_like=True):
 
 
 def pack(replica: Replica, **about: Any) -> tuple[Header, bytes]:
-    """The snapshot of a replica: header and file. `about` is what the header says beside offset and hash."""
+    """Creates the snapshot of a replica: header and file. `about` are the further fields of the header."""
     leadership = encode(replica.leadership)
-    states = {each: encode(replica.states[each]) for each in sorted(replica.states)}
+    states = {role_address: encode(replica.states[role_address]) for role_address in sorted(replica.states)}
     header = Header(offset=replica.offset, state_hash=hash_all(read_hashes(leadership, states)), **about)
     head = msgspec.json.encode(header)
     body = zlib.compress(msgspec.msgpack.encode(_Body(leadership, states)), _LEVEL)
@@ -113,13 +113,13 @@ def pack(replica: Replica, **about: Any) -> tuple[Header, bytes]:
 
 
 def read_hashes(leadership: bytes, states: Mapping[str, bytes]) -> dict[str, str]:
-    """Kind -> hash, of bytes."""
-    digests = [(each, digest(data)) for each, data in states.items()]
+    """Returns kind -> hash, from the states' bytes."""
+    digests = [(role_address, digest(data)) for role_address, data in states.items()]
     return combine_hashes([*digests, (LEADERSHIP, digest(leadership))])
 
 
 def read_header(data: bytes, *, cluster: str) -> Header:
-    """What a file says of itself, of whatever types of states. Raises UnusableSnapshot for what is torn or foreign."""
+    """Reads the header of a file, whatever its state types. Raises UnusableSnapshot for a damaged or foreign file."""
     start = len(_MAGIC) + _LENGTH
     if data[: len(_MAGIC)] != _MAGIC:
         raise UnusableSnapshot("it is no snapshot" if data else "it is empty")
@@ -139,7 +139,7 @@ def read_header(data: bytes, *, cluster: str) -> Header:
 
 
 def unpack(data: bytes, *, cluster: str, fingerprint: str) -> Snapshot:
-    """What a file holds. Raises UnusableSnapshot for what is torn, foreign, or does not fit this code."""
+    """Reads a file. Raises UnusableSnapshot for a file that is damaged, foreign, or does not fit this code."""
     header = read_header(data, cluster=cluster)
     if header.fingerprint != fingerprint:
         raise UnusableSnapshot(

@@ -1,8 +1,8 @@
-"""The bytes of a state in pieces, so that what has changed can be kept without the rest.
+"""Splits the bytes of a state into pieces, so that changes can be stored without the rest.
 
-A piece is an entry of a large map, a large field, or all small fields together. They are a division of what `encode`
-writes, and nothing else: `join(split(state))` is `encode(state)`, byte for byte, however the state has come to be. So
-what is put together from pieces of several times is the state, and has its hash.
+A piece is an entry of a large map, a large field, or all small fields together. Pieces only divide the output of
+`encode`: `join(split(state))` equals `encode(state)`, byte for byte, whatever the state's history. Pieces of different
+times can therefore be joined to the state, with the same hash.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from immutables import Map
 from .encoding import encode_fields, encode_value
 
 Key = tuple[str, bytes]
-"""(field, key of an entry in it). Of a field in one piece the key is empty; of all small fields the field, too."""
+"""(field, key of an entry in it). The key is empty for a field in one piece; both are empty for all small fields."""
 SMALL: Key = ("", b"")
 LARGE_MAP = 64
-"""Entries from which on each is a piece."""
+"""The number of entries from which each entry is a piece."""
 LARGE_FIELD = 1024
-"""Bytes from which on a field is a piece."""
+"""The number of bytes from which a field is a piece."""
 _PAIR = b"\x92"
 
 
 def split(state: msgspec.Struct) -> dict[Key, bytes]:
-    """All pieces of a state."""
+    """Returns all pieces of a state."""
     return {key: data for key, data in changes(None, state).items() if data is not None}
 
 
 def changes(before: msgspec.Struct | None, after: msgspec.Struct) -> dict[Key, bytes | None]:
-    """The pieces of `after` that are not the same in `before`; None for what was a piece there and is none any more.
+    """Returns the pieces of `after` that differ from `before`; None for pieces that no longer exist.
 
-    It costs the fields that are not the same objects; of large maps, the entries that are not.
+    The cost depends on the fields, and the entries of large maps, that are not identical objects.
     """
     old, new = {} if before is None else _whole_piece(before), _whole_piece(after)
     found: dict[Key, bytes | None] = {key: None for key in old if key not in new}
@@ -54,7 +54,7 @@ def changes(before: msgspec.Struct | None, after: msgspec.Struct) -> dict[Key, b
 
 
 def join(pieces: Mapping[Key, bytes]) -> bytes:
-    """The bytes of the state that was split. Raises msgspec.MsgspecError for what are no pieces, KeyError likewise."""
+    """Joins the pieces to the bytes of the state. Raises msgspec.MsgspecError or KeyError for invalid pieces."""
     if len(pieces) == 1:
         return pieces[SMALL]
     fields: dict[str, msgspec.Raw] = msgspec.msgpack.decode(pieces[SMALL], type=dict[str, msgspec.Raw])

@@ -1,7 +1,8 @@
-"""The hash of what a replica knows: the same for the same prefix of the log, wherever and however it was folded.
+"""Hashes the states of a replica: the hash depends on the prefix of the log only, not on where or how it was folded.
 
-Each address has the hash of its state's bytes, each kind of role that of its addresses. Most states are at rest, and
-the same object as the last time: only what has changed since is written and hashed again.
+Each address has the hash of its state's bytes, each kind of role the hash of its addresses. Most states are quiescent
+and
+remain the same object: only changed states are encoded and hashed again.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _SIZE = 16
 
 
 def digest(data: bytes) -> bytes:
-    """Of the bytes of one state."""
+    """Returns the hash of one state's bytes."""
     return hashlib.blake2b(data, digest_size=_SIZE).digest()
 
 
 def combine_hashes(digests: Iterable[tuple[str, bytes]]) -> dict[str, str]:
-    """Kind of role -> hash, in hexadecimal, of (address, digest) of all states; the order does not matter."""
+    """Returns kind of role -> hash in hexadecimal, from (address, digest) of all states in any order."""
     of_kind: dict[str, hashlib.blake2b] = {}
     for role_address, value in sorted(digests):
         kind = kind_of(role_address)
@@ -34,42 +35,42 @@ def combine_hashes(digests: Iterable[tuple[str, bytes]]) -> dict[str, str]:
 
 
 def hash_all(hashes: Mapping[str, str]) -> str:
-    """One hash of them all."""
+    """Returns one hash of them all."""
     return digest(repr(sorted(hashes.items())).encode()).hex()
 
 
 class StateView(Protocol):
-    """What a replica knows behind an offset."""
+    """The states of a replica after an offset."""
 
     @property
     def offset(self) -> int:
-        """Of the last event."""
+        """The offset of the last event."""
         ...
 
     @property
     def states(self) -> Mapping[str, Any]:
-        """By address."""
+        """The states by address."""
         ...
 
     @property
     def leadership(self) -> LeadershipState:
-        """Who leads what."""
+        """The leadership."""
         ...
 
 
 class StateHasher:
-    """Hashes one replica again and again."""
+    """Hashes one replica repeatedly, with a cache."""
 
     def __init__(self, replica: StateView) -> None:
         self._replica = replica
         self._known: dict[str, tuple[object, bytes]] = {}
 
     def hashes(self) -> dict[str, str]:
-        """Kind of role (and `leadership`) -> the hash of its states, in hexadecimal."""
+        """Returns kind of role (and `leadership`) -> hash of its states, in hexadecimal."""
         known = self._known
         for role_address, state in self._replica.states.items():
             last = known.get(role_address)
             if last is None or last[0] is not state:
                 known[role_address] = (state, digest(encode(state)))
-        digests = [(each, value) for each, (_, value) in known.items()]
+        digests = [(role_address, value) for role_address, (_, value) in known.items()]
         return combine_hashes([*digests, (LEADERSHIP, digest(encode(self._replica.leadership)))])

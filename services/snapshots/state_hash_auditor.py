@@ -1,13 +1,14 @@
-"""Whether this replica has come to the same states as the others: StateHash.
+"""Compares this replica's states with those of the other masters (StateHash).
 
-Behind each multiple of an interval of offsets, which follows from the log alone, every replica of the masters hashes
-its states and says so in the log: the leader of the Dispatcher as such, the others as standbys. A replica that has
-others has gone astray: it was folded by code that is not deterministic, or its memory is broken, and whatever it says
-may be wrong. So whoever differs from the majority stops, be it the leader, and says where. Where as many say one thing
-as another, nobody can tell who is right: those stay that agree with the leader. Of two masters the standby stops then.
+After each multiple of an offset interval, which all replicas derive from the log, every master hashes its states and
+appends the hashes: the leader of the Dispatcher as such, the others as standbys. A replica with different hashes has
+diverged: its code is not deterministic or its memory is faulty, and none of its events can be trusted. A master that
+differs from the majority therefore stops, even if it leads, and reports where. Without a majority the masters that
+agree
+with the leader continue; of two masters the standby stops.
 
-It is judged a while after the first difference was seen, when all have spoken. The states of the last mark are kept for
-that: they are frozen data, of which little is not shared with those of now.
+The verdict follows some time after the first difference, when all masters have appended their hashes. The states of the
+last mark are kept until then: they are frozen data and share most of their content with the current states.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from .state_hash import StateHasher, StateView
 
 _log = logger(__name__)
 VOTE_TIMEOUT_S = 10.0
-"""How long after the first difference it is judged."""
+"""The delay between the first difference and the verdict."""
 _MAX_MARKS = 16
-"""Marks whose hashes are known."""
+"""The number of marks whose hashes are kept."""
 _MAX_VOTES = 64
-"""Of one mark."""
+"""The hashes of one mark."""
 
 
 class ReplicaDiverged(Exception):
-    """This replica's states are not what the log says."""
+    """This replica's states differ from what the log folds to."""
 
 
 class StateHashMark:
-    """What a replica knew behind an offset."""
+    """The states of a replica after an offset."""
 
     def __init__(self, replica: Replica, offset: int) -> None:
         self.offset = offset
@@ -50,11 +51,13 @@ class StateHashMark:
 
 
 class StateHashAuditor:
-    """The watcher of a masters' replica. `me` is the session of this process.
+    """The listener of a master's replica. `me` is the session of this process.
 
-    `say` appends what this process tells, as the Dispatcher or as a standby; `later` calls a function in PATIENCE_S, on
-    any thread; `fail` ends this process; `keep` writes down the states of a replica that has gone astray and returns
-    where; `on_snapshot` is told of every SnapshotTaken.
+    `say` appends an event of this process, as the Dispatcher or as a standby; `later` calls a function after the delay,
+    on
+    any thread; `fail` ends this process; `keep` writes the diverged states and returns the location; `on_snapshot` is
+    called
+    for every SnapshotTaken.
     """
 
     def __init__(
@@ -81,16 +84,16 @@ class StateHashAuditor:
         self._hasher = StateHasher(replica)
         self._own: dict[int, Mapping[str, str]] = {}
         self._votes: dict[int, dict[str, Mapping[str, str]]] = {}
-        """Offset -> what each session has said."""
+        """Offset -> the hashes of each session."""
         self._leaders: dict[int, tuple[str, str]] = {}
-        """Offset -> session and address of the leader that has said something."""
+        """Offset -> session and address of the leader that appended its hashes."""
         self._judging = threading.Lock()
         self._last: StateHashMark | None = None
         self._agreed = replica.offset
         self._marked = replica.offset - 1
         """The last mark."""
         self._told = 0
-        """How many StateHash have come since."""
+        """The number of StateHash events since."""
         replica.watch(self, self._next_mark(replica.offset))
 
     def on_position(self, offset: int) -> int:
@@ -103,7 +106,7 @@ class StateHashAuditor:
                 for known in (self._own, self._votes, self._leaders):
                     known.pop(oldest, None)
         self._last = StateHashMark(self._replica, at)
-        # Hashes alone, which many masters say at a small interval, call for no more hashes.
+        # StateHash events alone, of which many masters append many, need no further hashes.
         if at - self._marked > self._told:
             body = StateHash(offset=at, hashes=hashes, code_fingerprint=self._code)
             self._say(OutgoingEvent(EVERYONE, body, None))
@@ -134,7 +137,7 @@ class StateHashAuditor:
             return
         with self._judging:
             votes = self._votes.setdefault(at, {})
-            is_first = all(each == own for each in votes.values())
+            is_first = all(vote == own for vote in votes.values())
             if len(votes) < _MAX_VOTES:
                 votes[voter] = said.hashes
         if said.hashes == own:
@@ -154,20 +157,20 @@ class StateHashAuditor:
         return leader.session
 
     def _judge(self, at: int, marked: StateHashMark | None) -> None:
-        """Ends this process, if the states that it had behind an offset are not those of most masters."""
+        """Ends this process if its states at an offset differ from those of most masters."""
         with self._judging:
             own = self._own.get(at)
             if own is None:
                 return
             votes = {**self._votes.get(at, {}), self._me: own}
             session, address = self._leaders.get(at, ("", ""))
-        counts = Counter(_key(each) for each in votes.values())
+        counts = Counter(_key(vote) for vote in votes.values())
         led = _key(votes[session]) if session in votes else None
         right = max(counts, key=lambda key: (counts[key], key == led, key))
         if right == _key(own):
             if len(counts) > 1:
                 _log.warning(
-                    "other masters have gone astray, and stop", offset=at, agree=counts[right], of=len(votes)
+                    "other masters have diverged and stop", offset=at, agree=counts[right], of=len(votes)
                 )
             return
         others = dict(right)
@@ -183,7 +186,7 @@ class StateHashAuditor:
         where = "" if marked is None else f"; its states are in {self._keep(marked)}"
         self._fail(
             ReplicaDiverged(
-                f"the states of {', '.join(wrong)} in this process are not those of {whose}: they went astray between "
+                f"the states of {', '.join(wrong)} in this process are not those of {whose}: they diverged between "
                 f"offsets {self._agreed + 1} and {at}{where}; compare with `tailrace state --at {at} --output json`. "
                 "This process stops: started again, it reads the log anew"
             )

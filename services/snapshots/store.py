@@ -1,7 +1,7 @@
-"""Where a cluster's snapshots are: one file each in `<high-availability.storageDir>/<cluster>/snapshots`.
+"""The store of a cluster's snapshots: one file each in `<high-availability.storageDir>/<cluster>/snapshots`.
 
-A file's name is the offset that it reaches, so that a listing says which is the newest. Two are retained: the
-one that was just taken, and the one that it was made from, which was read then and so is known to be whole.
+A file's name is its offset, so that a listing finds the newest. Two are retained: the newest, and the one from which it
+was created, which was read and verified at that time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DIGITS = 20
 
 
 class SnapshotStore:
-    """The snapshots of one cluster. Its methods raise StorageError where storage does not answer."""
+    """The snapshots of one cluster. Its methods raise StorageError if the storage is unavailable."""
 
     def __init__(self, storage: Storage, cluster: str) -> None:
         self._storage = storage
@@ -24,26 +24,26 @@ class SnapshotStore:
 
     @classmethod
     def from_configuration(cls, configuration: Configuration) -> SnapshotStore:
-        """Where the configuration says."""
+        """Opens the configured store."""
         directory = f"{configuration.ha_storage.rstrip('/')}/{configuration.ha_cluster_id}/snapshots"
         return cls(Storage.open(directory), configuration.cluster_id)
 
     @property
     def uri(self) -> str:
-        """The directory."""
+        """The URI of the directory."""
         return self._storage.uri
 
     def offsets(self) -> list[int]:
-        """The offsets of all snapshots that are there, readable or not, newest first."""
+        """Returns the offsets of all stored snapshots, readable or not, newest first."""
         names = self._storage.sizes()
         return sorted((offset for name in names if (offset := _offset(name)) is not None), reverse=True)
 
     def uri_of(self, offset: int) -> str:
-        """Where the snapshot of an offset is, or would be."""
+        """Returns the URI for the snapshot of an offset."""
         return self._storage.absolute(_name(offset))
 
     def read(self, offset: int) -> Snapshot:
-        """Raises UnusableSnapshot, MissingFile."""
+        """Reads a snapshot. Raises UnusableSnapshot, MissingFile."""
         data = self._storage.read(_name(offset))
         snapshot = unpack(data, cluster=self.cluster, fingerprint=schema_fingerprint())
         if snapshot.header.offset != offset:
@@ -51,28 +51,29 @@ class SnapshotStore:
         return snapshot
 
     def header(self, offset: int) -> Header:
-        """What a snapshot says of itself, whatever types of states are in it. Raises UnusableSnapshot, MissingFile."""
+        """Reads the header of a snapshot, whatever its state types. Raises UnusableSnapshot, MissingFile."""
         header = read_header(self._storage.read(_name(offset)), cluster=self.cluster)
         if header.offset != offset:
             raise UnusableSnapshot(f"it is that of offset {header.offset}")
         return header
 
     def size(self, offset: int) -> int:
-        """Bytes of a file; 0 where there is none."""
+        """Returns the bytes of a file; 0 if there is none."""
         return self._storage.size(_name(offset)) or 0
 
     def write(self, header: Header, data: bytes) -> None:
-        """Stores a snapshot, whole or not at all."""
+        """Writes a snapshot atomically."""
         self._storage.write_atomically(_name(header.offset), data)
 
     def delete(self, offset: int) -> None:
-        """Deletes a snapshot, if it is there."""
+        """Deletes a snapshot if it exists."""
         self._storage.delete(_name(offset))
 
     def retain(self, newest: int, base: int | None) -> list[int]:
-        """Deletes what is older than `newest` but the one that it was made from; returns what was deleted.
+        """Deletes snapshots older than `newest`, except the one from which it was created; returns the deleted offsets.
 
-        Without a `base` the next older one stays. What is newer is not ours to judge: another leader may have taken it.
+        Without a `base` the next older one is retained. Newer ones are not touched: another leader may have created
+        them.
         """
         older = [offset for offset in self.offsets() if offset < newest]
         kept = base if base is not None else max(older, default=None)

@@ -1,7 +1,7 @@
-"""The one table of options of a cluster (docs/configuration.md is generated from it).
+"""The table of all options of a cluster (docs/configuration.md is generated from it).
 
-Each subject declares its own in a module of its own; here they are put together, in the order of the page. Options that
-a job may set are declared below the services (pipelines/graph/job_options.py).
+Each module declares the options of one subject; this module combines them in the order of the page. Options of jobs are
+declared in pipelines/graph/job_options.py.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Checkpoints": job_options.CHECKPOINTING,
     "Restart strategies": job_options.RESTART,
 }
-"""Title of a part of the table -> its options."""
+"""Title of a section -> its options."""
 OPTIONS: tuple[ConfigOption[Any], ...] = tuple(option for group in GROUPS.values() for option in group)
 ORDERED = (OrderedOptions(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, is_strict=True), *job_options.ORDERED)
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
 KEYS = (*BY_KEY, EXTERNAL_RESOURCE_AMOUNT.key)
-"""As people look for them."""
+"""In the order of the page."""
 
 _PREFIX = "TAILRACE_"
 
 
 def find_option(key: str) -> ConfigOption[Any] | None:
-    """The option of a key."""
+    """Returns the option of a key, or None."""
     if (name := resource_of(key)) is not None:
         return amount_of(name)
     return BY_KEY.get(key)
 
 
 def environment_variable(key: str) -> str:
-    """The environment variable of an option; no two options have the same."""
+    """Returns the environment variable of an option; it is unique."""
     return _PREFIX + key.upper().replace(".", "_").replace("-", "_")
 
 
 def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
-    """One line for each contradiction between values that are possible each by itself."""
+    """Yields one line for each contradiction between values that are valid alone."""
     for pair in ORDERED:
         if (fault := pair.find_error(configuration)) is not None:
             yield fault

@@ -1,4 +1,4 @@
-"""BlobServers, and the caches of TaskExecutors."""
+"""Options of BlobServers and of the blob caches of TaskExecutors."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BLOB_SERVER_HOST = ConfigOption(
     key="blob.server.host",
     type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
     default="127.0.0.1",
-    doc="The address of this machine on which the BlobServer of a jobmanager listens, and where others find it. It "
-    "has no TLS, and asks for blob.secret-file at most: it belongs on a network of the cluster's own.",
+    doc="The address on which the BlobServer of a jobmanager listens and other processes connect to it. The server has "
+    "no TLS and at most the authentication of blob.secret-file: use a network that only the cluster can reach.",
     scopes=MASTER,
     ours=True,
 )
@@ -22,16 +22,17 @@ BLOB_SERVER_PORT = ConfigOption(
     key="blob.server.port",
     type=PORTS,
     default=Ports(),
-    doc="The port of the BlobServer; 0: a free one. Of several, such as 50100-50200 or 50100,50101, the first that is "
-    "free: each jobmanager of a machine needs one of its own.",
+    doc="The port of the BlobServer; 0: any free port. For a list or range, such as 50100-50200 or 50100,50101, the "
+    "first free port: each jobmanager of a machine needs a separate one.",
     scopes=MASTER,
 )
 BLOB_SECRET_FILE = ConfigOption[str | None](
     key="blob.secret-file",
     type=FILE,
     default=None,
-    doc="A file whose first line is a secret of the cluster, the same for all its processes and clients: a BlobServer "
-    "serves who knows it. none: everybody. A file, so that the secret is in no configuration, environment or log.",
+    doc="A file whose first line is the secret of the cluster, the same for all its processes and clients. A "
+    "BlobServer serves only clients that know it; none: all clients. A file keeps the secret out of "
+    "configurations, environments and logs.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -59,7 +60,7 @@ BLOB_FETCH_BACKLOG = ConfigOption(
     default=1000,
     at_least=1,
     at_most=65_535,
-    doc="Connections that may wait for the BlobServer to take them.",
+    doc="The maximum number of connections that wait for the BlobServer to accept them.",
     scopes=MASTER,
 )
 BLOB_FETCH_RETRIES = ConfigOption(
@@ -68,14 +69,14 @@ BLOB_FETCH_RETRIES = ConfigOption(
     default=5,
     at_least=0,
     at_most=1000,
-    doc="How often a blob that could not be fetched is tried again.",
+    doc="How often a failed fetch of a blob is retried.",
     scopes=WORKER,
 )
 BLOB_OFFLOAD_MINSIZE = ConfigOption(
     key="blob.offload.minsize",
     type=MEMORY,
     default=1 << 20,
-    doc="Shipped files and functions of this size and more travel as blobs, beside the log.",
+    doc="Shipped files and functions of at least this size are transferred as blobs, outside the log.",
     scopes=(Scope.CLIENT, Scope.JOBMANAGER),
 )
 BLOB_INLINE_SIZE_MAX = ConfigOption(
@@ -83,7 +84,7 @@ BLOB_INLINE_SIZE_MAX = ConfigOption(
     type=MEMORY,
     default=2 << 20,
     at_least=64 << 10,
-    doc="A job is refused whose graph is larger than that when its large functions and files are blobs: the log has it "
+    doc="The maximum size of a job's graph without its blobs; larger jobs are rejected. The log contains the graph "
     "once for each TaskExecutor of the job.",
     scopes=MASTER,
     ours=True,
@@ -93,7 +94,7 @@ BLOB_SIZE_MAX = ConfigOption(
     type=MEMORY,
     default=1 << 30,
     at_least=1,
-    doc="A larger blob is refused.",
+    doc="The maximum size of a blob; larger blobs are refused.",
     scopes=MASTER,
     ours=True,
 )
@@ -102,7 +103,7 @@ BLOB_CACHE_SIZE_MAX = ConfigOption(
     type=MEMORY,
     default=64 << 30,
     at_least=1,
-    doc="Beyond this, what a TaskExecutor has of blobs that no task needs goes, the oldest first.",
+    doc="The size limit of a TaskExecutor's blob cache. Above it, blobs that no task needs are deleted, oldest first.",
     scopes=WORKER,
     ours=True,
 )
@@ -111,8 +112,9 @@ BLOB_CLEANUP_INTERVAL = ConfigOption(
     type=DURATION,
     default=60 * MINUTE,
     at_least=MILLISECOND,
-    doc="How long a TaskExecutor keeps the blobs of a job that has no task there any more, and a BlobServer transient "
-    "blobs and those of jobs that were never accepted. Those of a job that has ended go at once, also from storage.",
+    doc="How long a TaskExecutor keeps the blobs of a job without tasks on it, and a BlobServer keeps transient blobs "
+    "and blobs of jobs that were never accepted. The blobs of a terminated job are deleted at once, also from "
+    "storage.",
     scopes=BOTH,
 )
 BLOB_CONNECT_TIMEOUT = ConfigOption(
@@ -120,7 +122,7 @@ BLOB_CONNECT_TIMEOUT = ConfigOption(
     type=DURATION,
     default=5 * SECOND,
     at_least=MILLISECOND,
-    doc="How long a connection to a BlobServer may take.",
+    doc="The timeout for connecting to a BlobServer.",
     scopes=(Scope.CLIENT, Scope.TASKMANAGER),
     flink="0 ms: as long as it takes",
 )
@@ -129,7 +131,7 @@ BLOB_SOCKET_TIMEOUT = ConfigOption(
     type=DURATION,
     default=5 * MINUTE,
     at_least=MILLISECOND,
-    doc="How long a BlobServer may take for an answer.",
+    doc="The timeout for an answer of a BlobServer.",
     scopes=(Scope.CLIENT, Scope.TASKMANAGER),
 )
 

@@ -1,4 +1,4 @@
-"""Options that name the cluster and its Kafka. Every process and command reads them."""
+"""Options that locate a cluster. Every process and command reads them first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLUSTER_ID = ConfigOption(
     key="cluster.id",
     type=ID,
     default="tailrace",
-    doc="The cluster's name, the prefix of all its topics: clusters of several names share a Kafka.",
+    doc="The cluster's name and the prefix of all its topics. Clusters with different names can share a Kafka.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -65,9 +65,9 @@ SKIPPED_OFFSETS = ConfigOption(
         "offsets, 17,42 or nothing", lambda text: bool(re.fullmatch(r"([0-9]{1,18}(,[0-9]{1,18})*)?", text))
     ),
     default="",
-    doc="Records of <cluster.id>.log that every reader passes over: those at which processes stop because they look "
-    "like events of a newer release, or raise the feature level beyond this one. Only where no newer release wrote "
-    "them. The same for all processes of a cluster.",
+    doc="Offsets of records in <cluster.id>.log that every reader skips: records that stop processes because they look "
+    "like events of a newer release, or raise the feature level above this release's. Use it only if no newer release "
+    "wrote them. The same for all processes of a cluster.",
     scopes=BOTH,
     ours=True,
 )
@@ -76,8 +76,8 @@ OUTPUT_RETENTION = ConfigOption(
     type=DURATION,
     default=7 * DAY,
     at_least=SECOND,
-    doc="How long what a job prints can be read, by `tailrace output`. Kafka deletes older records while the job runs, "
-    "in segments of 64 MiB; the leader deletes the topic that long after the job's end.",
+    doc="How long the output of a job can be read by `tailrace output`. Kafka deletes older records while the job "
+    "runs, in segments of 64 MiB; the leader deletes the topic this long after the job's end.",
     scopes=MASTER,
     ours=True,
 )

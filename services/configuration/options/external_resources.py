@@ -49,18 +49,18 @@ EXTERNAL_RESOURCE_AMOUNT = ConfigOption(
 
 
 def amount_of(name: str) -> ConfigOption[int]:
-    """The option that says how much there is of an external resource."""
+    """Returns the option for the amount of an external resource."""
     return replace(EXTERNAL_RESOURCE_AMOUNT, key=EXTERNAL_RESOURCE_AMOUNT.key.replace("<name>", name))
 
 
 def resource_of(key: str) -> str | None:
-    """The external resource whose amount a key is; None for any other key."""
+    """Returns the external resource whose amount the key sets; None for any other key."""
     found = _AMOUNT.fullmatch(key)
     return found[1] if found is not None else None
 
 
 def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
-    """Amounts of what the TaskExecutor is not said to have."""
+    """Yields a line for each amount of a resource that `external-resources` does not list."""
     names = EXTERNAL_RESOURCES.of(configuration)
     for key in configuration:
         name = resource_of(key)

@@ -1,4 +1,4 @@
-"""Heartbeat interval and timeout."""
+"""Options of failure detection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEARTBEAT_INTERVAL = ConfigOption(
     type=DURATION,
     default=10 * SECOND,
     at_least=MILLISECOND,
-    doc="How often masters and TaskExecutors tell each other that they live, and what they hold.",
+    doc="How often masters and TaskExecutors send heartbeats with reports of their slots and tasks.",
     scopes=BOTH,
 )
 HEARTBEAT_TIMEOUT = ConfigOption(
@@ -21,8 +21,9 @@ HEARTBEAT_TIMEOUT = ConfigOption(
     type=DURATION,
     default=50 * SECOND,
     at_least=MILLISECOND,
-    doc="After how long a silence one is taken for gone. Above heartbeat.interval. A TaskExecutor also kills the "
-    "process of a StreamTask that stands still for so long; a user function that runs long is none.",
+    doc="After how long without a heartbeat a process counts as lost. Above heartbeat.interval. A TaskExecutor also "
+    "kills the process of a StreamTask that makes no progress for so long; a long-running user function does not "
+    "count.",
     scopes=BOTH,
 )
 

@@ -1,4 +1,4 @@
-"""Leader election, and the storage that outlives each master."""
+"""Options of leader election, and of the storage that the masters share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .kinds import EVERYONE, ID
 
 
 class HighAvailability(StrEnum):
-    """Who says which of several masters should lead."""
+    """The service that elects the leading master."""
 
     NONE = "none"
     ZOOKEEPER = "zookeeper"
@@ -21,33 +21,33 @@ HIGH_AVAILABILITY = ConfigOption(
     key="high-availability.type",
     type=choice(HighAvailability),
     default=HighAvailability.NONE,
-    doc="none: a jobmanager that starts takes the lead from the one before. zookeeper: of any number of jobmanagers "
-    "ZooKeeper elects one to lead, and the others stand by.",
+    doc="none: a starting jobmanager takes over the leadership. zookeeper: ZooKeeper elects the leader among any "
+    "number of jobmanagers, and the others are standbys.",
     scopes=EVERYONE,
 )
 ABANDON_ELECTION = ConfigOption(
     key="high-availability.abandon-election",
     type=BOOL,
     default=False,
-    doc="With high-availability.type none: whether a jobmanager takes the lead although the last one was elected, and "
-    "the cluster was not stopped since. For when no elected jobmanager runs any more.",
+    doc="With high-availability.type none: whether a jobmanager takes the leadership although the last leader was "
+    "elected and the cluster was not stopped since. Use it when no elected jobmanager runs any more.",
     scopes=EVERYONE,
 )
 TAKE_OVER = ConfigOption(
     key="high-availability.take-over",
     type=BOOL,
     default=False,
-    doc="With high-availability.type none: whether `tailrace cluster start` takes the lead of a cluster that runs "
-    "already, started from another home. The jobmanager there ends.",
+    doc="With high-availability.type none: whether `tailrace cluster start` takes the leadership of a cluster that "
+    "already runs from another home. The jobmanager there ends.",
     scopes=EVERYONE,
 )
 ACCEPT_NEW_LOG = ConfigOption(
     key="high-availability.accept-new-log",
     type=BOOL,
     default=False,
-    doc="Whether a jobmanager starts although <cluster.id>.log is not the log that the cluster's snapshots were taken "
-    "of: the topic was lost or created again, or this is another Kafka. The cluster forgets the jobs of the old log, "
-    "and deletes its snapshots.",
+    doc="Whether a jobmanager starts although the cluster's snapshots are not of <cluster.id>.log: the topic was lost "
+    "or created again, or this is another Kafka. The cluster then forgets the jobs of the old log and deletes its "
+    "snapshots.",
     scopes=EVERYONE,
 )
 HA_CLUSTER_ID = ConfigOption[str | None](
@@ -62,7 +62,7 @@ HA_STORAGE = ConfigOption[str | None](
     key="high-availability.storageDir",
     type=derived(LOCATION),
     default=None,
-    doc="Where blobs and snapshots of the log's state are kept, for all masters. `auto`: `ha` in the home of the "
+    doc="Storage for blobs and snapshots of the log's state that all masters share. `auto`: `ha` in the home of the "
     "cluster, which all its machines must then share.",
     scopes=EVERYONE,
     flink="none",

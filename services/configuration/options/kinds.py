@@ -1,4 +1,4 @@
-"""Scopes and value types that options of several subjects share."""
+"""Scopes and types that options of several subjects share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ResourceManager, and the TaskExecutors that it starts."""
+"""Options of the ResourceManager and of the TaskExecutors that it starts."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ RESOURCE_MANAGER_MODE = ConfigOption(
     key="resourcemanager.mode",
     type=choice(ResourceManagerMode),
     default=ResourceManagerMode.STANDALONE,
-    doc="standalone: TaskExecutors are started by others. active: the ResourceManager starts and stops them as slots "
-    "are wanted.",
+    doc="standalone: TaskExecutors are started externally. active: the ResourceManager starts and stops them as slots "
+    "are needed.",
     scopes=MASTER,
     ours=True,
 )
@@ -44,8 +44,8 @@ START_UP_TIME = ConfigOption(
     key="resourcemanager.standalone.start-up-time",
     type=DURATION,
     default=30 * SECOND,
-    doc="For how long after its election a standalone ResourceManager lets no request fail as one that cannot be met: "
-    "TaskExecutors may still be starting, which takes them ten seconds, and more on a busy machine.",
+    doc="For how long after its election a standalone ResourceManager fails no slot request as unfulfillable: "
+    "TaskExecutors may still be starting, which takes ten seconds, and more on a busy machine.",
     scopes=MASTER,
     flink="that of slot.request.timeout",
 )
@@ -54,7 +54,7 @@ TASK_MANAGER_TIMEOUT = ConfigOption(
     type=DURATION,
     default=30 * SECOND,
     at_least=MILLISECOND,
-    doc="After how long without a used slot a TaskExecutor that the ResourceManager started is stopped again.",
+    doc="After how long without a used slot the ResourceManager stops a TaskExecutor that it started.",
     scopes=MASTER,
 )
 REGISTRATION_TIMEOUT = ConfigOption(
@@ -62,7 +62,8 @@ REGISTRATION_TIMEOUT = ConfigOption(
     type=DURATION,
     default=5 * MINUTE,
     at_least=MILLISECOND,
-    doc="How long a TaskExecutor that the ResourceManager started may take to register before it is given up.",
+    doc="How long a TaskExecutor that the ResourceManager started may take to register before the start counts as "
+    "failed.",
     scopes=MASTER,
 )
 START_WORKER_RETRY_INTERVAL = ConfigOption(
@@ -70,7 +71,7 @@ START_WORKER_RETRY_INTERVAL = ConfigOption(
     type=DURATION,
     default=3 * SECOND,
     at_least=MILLISECOND,
-    doc="How long after a failed start the ResourceManager tries to start a TaskExecutor again.",
+    doc="How long after a failed start the ResourceManager starts a TaskExecutor again.",
     scopes=MASTER,
 )
 SHUTDOWN_TIMEOUT = ConfigOption(
@@ -78,7 +79,7 @@ SHUTDOWN_TIMEOUT = ConfigOption(
     type=DURATION,
     default=15 * SECOND,
     at_least=MILLISECOND,
-    doc="How long the end of a cluster waits for TaskExecutors to leave.",
+    doc="How long the shutdown of a cluster waits for TaskExecutors to leave.",
     scopes=MASTER,
     ours=True,
 )

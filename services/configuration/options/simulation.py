@@ -1,4 +1,4 @@
-"""Options for clusters in which only the masters are real."""
+"""Options of simulated clusters, in which only the masters are real."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SIMULATED = ConfigOption(
     key="simulation.enabled",
     type=BOOL,
     default=False,
-    doc="Whether tasks, channels and checkpoints are simulated, as in a cluster that `tailrace fork` has made: masters "
-    "decide as ever, TaskExecutors run nothing, and no topic of a job and no file of a checkpoint is touched.",
+    doc="Whether tasks, channels and checkpoints are simulated, as in a cluster that `tailrace fork` creates: masters "
+    "decide as usual, TaskExecutors run nothing, and no job topic and no checkpoint file is touched.",
     scopes=BOTH,
     ours=True,
 )
@@ -21,8 +21,8 @@ CLOCK_BEHIND = ConfigOption(
     key="simulation.clock-behind",
     type=DURATION,
     default=0,
-    doc="By how much the clocks of a simulated cluster are behind: one that goes on from a history of yesterday has "
-    "yesterday's time, so that what waited there has not waited since.",
+    doc="By how much the clocks of a simulated cluster are behind. A cluster that continues yesterday's history uses "
+    "yesterday's time, so that no timeout expires in between.",
     scopes=BOTH,
     ours=True,
 )

@@ -1,4 +1,4 @@
-"""Slot requests, and unused slots."""
+"""Options of slot requests and unused slots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNFULFILLABLE_TIMEOUT = ConfigOption(
     type=DURATION,
     default=10 * SECOND,
     at_least=MILLISECOND,
-    doc="How long a slot request waits that could not be met even if all registered slots were free, before it fails.",
+    doc="How long a slot request waits that all registered slots, if free, could not fulfil, before it fails.",
     scopes=MASTER,
     ours=True,
 )
@@ -38,15 +38,15 @@ MAX_SLOTS = ConfigOption[int | None](
     type=unlimited(INT),
     default=None,
     at_least=1,
-    doc="At most so many slots are there in active mode: no TaskExecutor is started beyond them.",
+    doc="The maximum number of slots in active mode: no TaskExecutor is started beyond it.",
     scopes=MASTER,
 )
 EVENLY_SPREAD_OUT = ConfigOption(
     key="cluster.evenly-spread-out-slots",
     type=BOOL,
     default=False,
-    doc="Whether slots are taken from the TaskExecutors with the most free ones, or one TaskExecutor is filled after "
-    "the other.",
+    doc="Whether slots are taken from the TaskExecutors with the most free slots, or TaskExecutors are filled one by "
+    "one.",
     scopes=MASTER,
 )
 

@@ -1,4 +1,4 @@
-"""Snapshots of the replayed state, and the comparison of state hashes between masters."""
+"""Options of state snapshots, and of the comparison of the masters' states."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SNAPSHOT_MAX_BYTES = ConfigOption[int | None](
     type=switchable(MEMORY),
     default=20 << 20,
     at_least=1,
-    doc="A snapshot of the log's state is taken when the log has grown by so much since the last one; it bounds what a "
-    "master reads when it starts. Kafka's metadata.log.max.record.bytes.between.snapshots.",
+    doc="A snapshot of the log's state is created when the log has grown by this size since the last one. It limits "
+    "what a master reads at start-up. Kafka's metadata.log.max.record.bytes.between.snapshots.",
     scopes=MASTER,
     ours=True,
 )
@@ -23,7 +23,7 @@ SNAPSHOT_MAX_AGE = ConfigOption[int | None](
     type=switchable(DURATION),
     default=60 * MINUTE,
     at_least=SECOND,
-    doc="A snapshot is taken when the last one is so old, and something has happened since. Kafka's "
+    doc="A snapshot is created when the last one is this old and the log has new events. Kafka's "
     "metadata.log.max.snapshot.interval.ms.",
     scopes=MASTER,
     ours=True,
@@ -33,8 +33,8 @@ STATE_HASH_INTERVAL = ConfigOption[int | None](
     type=switchable(INT),
     default=100_000,
     at_least=1,
-    doc="Behind each multiple of so many offsets the masters compare the hashes of their states; whoever differs "
-    "from the majority stops. The same for all masters.",
+    doc="The masters compare the hashes of their states after each multiple of this offset; a master that differs from "
+    "the majority stops. The same for all masters.",
     scopes=MASTER,
     ours=True,
 )

@@ -1,4 +1,4 @@
-"""TaskExecutors: their names and slots, and what resources they offer."""
+"""Options of TaskExecutors: names, slots, and offered resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NUMBER_OF_TASK_SLOTS = ConfigOption(
     default=2,
     at_least=1,
     at_most=1024,
-    doc="Slots that a TaskExecutor offers.",
+    doc="The number of slots of a TaskExecutor.",
     scopes=BOTH,
     flink="1",
 )
@@ -22,8 +22,8 @@ RESOURCE_ID = ConfigOption[str | None](
     key="taskmanager.resource-id",
     type=derived(ID),
     default=None,
-    doc="The TaskExecutor's name; one that restarts under its old name goes on with its slots and tasks. `auto`: host "
-    "and a random part.",
+    doc="The TaskExecutor's name. One that restarts under the same name keeps its slots and tasks. `auto`: host and a "
+    "random part.",
     scopes=WORKER,
 )
 SLOT_TIMEOUT = ConfigOption(
@@ -31,15 +31,15 @@ SLOT_TIMEOUT = ConfigOption(
     type=DURATION,
     default=10 * SECOND,
     at_least=MILLISECOND,
-    doc="How long a slot that was allocated waits for its JobMaster to take it before it is freed.",
+    doc="How long an allocated slot waits for its JobMaster to accept it before it is freed.",
     scopes=WORKER,
 )
 RESTART_GRACE = ConfigOption(
     key="taskmanager.restart-grace",
     type=DURATION,
     default=0,
-    doc="How long a TaskExecutor whose process has ended may take to come back under its old name before it is lost, "
-    "and its tasks restart elsewhere.",
+    doc="How long a TaskExecutor whose process has ended may take to return under the same name. After that it counts "
+    "as lost, and its tasks restart elsewhere.",
     scopes=MASTER,
     ours=True,
 )

@@ -1,4 +1,4 @@
-"""ZooKeeper: where it is, what the cluster's nodes are called, and how processes prove to it who they are."""
+"""Options of ZooKeeper: its address, the cluster's nodes, and authentication."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .kinds import EVERYONE, FILE, NODE_PATH, SERVER_LIST
 
 
 class ZooKeeperAcl(StrEnum):
-    """Who may touch the nodes that the cluster makes in ZooKeeper."""
+    """Who may access the nodes that the cluster creates in ZooKeeper."""
 
     OPEN = "open"
     CREATOR = "creator"
 
 
 class SaslMechanism(StrEnum):
-    """How clients prove to ZooKeeper who they are, beside digest and TLS."""
+    """The SASL mechanism by which clients authenticate at ZooKeeper, besides digest and TLS."""
 
     NONE = "none"
     DIGEST_MD5 = "DIGEST-MD5"
@@ -37,7 +37,7 @@ ZOOKEEPER_ROOT = ConfigOption(
     key="high-availability.zookeeper.path.root",
     type=NODE_PATH,
     default="/tailrace",
-    doc="The node below which every cluster has one of its own, named by high-availability.cluster-id.",
+    doc="The root node. Each cluster has a node below it, named by high-availability.cluster-id.",
     scopes=EVERYONE,
     flink="/flink",
 )
@@ -45,14 +45,14 @@ ZOOKEEPER_LATCH_PATH = ConfigOption(
     key="high-availability.zookeeper.path.latch",
     type=NODE_PATH,
     default="/leaderlatch",
-    doc="Below the cluster's node: where masters contend. As Flink 1 had it.",
+    doc="Below the cluster's node: the latches of the candidates. As in Flink 1.",
     scopes=EVERYONE,
 )
 ZOOKEEPER_LEADER_PATH = ConfigOption(
     key="high-availability.zookeeper.path.leader",
     type=NODE_PATH,
     default="/leader",
-    doc="Below the cluster's node: where leaders can be found. As Flink 1 had it.",
+    doc="Below the cluster's node: the published leaders. As in Flink 1.",
     scopes=EVERYONE,
 )
 ZOOKEEPER_SESSION_TIMEOUT = ConfigOption(
@@ -61,8 +61,8 @@ ZOOKEEPER_SESSION_TIMEOUT = ConfigOption(
     default=10 * SECOND,
     at_least=500 * MILLISECOND,
     at_most=10 * MINUTE,
-    doc="How long ZooKeeper may hear nothing of a master before another is elected. The servers have bounds of their "
-    "own for it (minSessionTimeout, maxSessionTimeout); what they grant holds.",
+    doc="The session timeout: how long ZooKeeper waits for a silent master before it elects another. The servers limit"
+    " it (minSessionTimeout, maxSessionTimeout) and grant the effective value.",
     scopes=EVERYONE,
     flink="1 min",
 )
@@ -72,8 +72,8 @@ ZOOKEEPER_CONNECTION_TIMEOUT = ConfigOption(
     default=3 * SECOND,
     at_least=10 * MILLISECOND,
     at_most=10 * MINUTE,
-    doc="How long one server of ZooKeeper may take to accept a connection, and to answer on it for the first time,"
-    " before the next is tried.",
+    doc="How long a ZooKeeper server may take to accept a connection and to answer on it for the first time, before "
+    "the client tries the next one.",
     scopes=EVERYONE,
     flink="15 s",
 )
@@ -81,16 +81,16 @@ ZOOKEEPER_ACL = ConfigOption(
     key="high-availability.zookeeper.client.acl",
     type=choice(ZooKeeperAcl),
     default=ZooKeeperAcl.OPEN,
-    doc="Who may touch the nodes of the cluster. open: everybody. creator: only who proves to be the one that made "
-    "them, by an authentication file, SASL or a TLS certificate.",
+    doc="Who may access the nodes of the cluster. open: everybody. creator: only clients that authenticate as the "
+    "creator, by an authentication file, SASL or a TLS certificate.",
     scopes=EVERYONE,
 )
 ZOOKEEPER_AUTH_FILE = ConfigOption[str | None](
     key="high-availability.zookeeper.client.auth-file",
     type=FILE,
     default=None,
-    doc="A file whose first line is `user:password`, for ZooKeeper's digest authentication. A file, so that the "
-    "password is in no configuration, environment or log.",
+    doc="A file whose first line is `user:password`, for ZooKeeper's digest authentication. A file keeps the password "
+    "out of configurations, environments and logs.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -131,7 +131,7 @@ ZOOKEEPER_TLS_CA = ConfigOption[str | None](
     key="high-availability.zookeeper.ssl.ca",
     type=FILE,
     default=None,
-    doc="A PEM file with the authorities that servers' certificates are trusted by, beside those of the system.",
+    doc="A PEM file with the certificate authorities that are trusted besides those of the system.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -139,7 +139,7 @@ ZOOKEEPER_TLS_CERTIFICATE = ConfigOption[str | None](
     key="high-availability.zookeeper.ssl.certificate",
     type=FILE,
     default=None,
-    doc="A PEM file with the certificate that this process shows to the servers, and its chain.",
+    doc="A PEM file with the certificate, and its chain, by which this process authenticates.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -155,7 +155,7 @@ ZOOKEEPER_TLS_KEY_PASSWORD_FILE = ConfigOption[str | None](
     key="high-availability.zookeeper.ssl.key-password-file",
     type=FILE,
     default=None,
-    doc="A file whose first line is the password of that key; none: the key has none.",
+    doc="A file whose first line is the password of that key; none: the key is not encrypted.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -163,7 +163,7 @@ ZOOKEEPER_TLS_HOSTNAMES = ConfigOption(
     key="high-availability.zookeeper.ssl.hostname-verification",
     type=BOOL,
     default=True,
-    doc="Whether a server's certificate must be for the host that the quorum names.",
+    doc="Whether a server's certificate must match the host name in the quorum.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -172,8 +172,8 @@ ZOOKEEPER_BASE_EPOCH = ConfigOption(
     type=INT,
     default=0,
     at_least=0,
-    doc="Added to every epoch that ZooKeeper gives. Where ZooKeeper's data was lost, or the cluster moved to another "
-    "ZooKeeper, its epochs begin anew below those in the log: set this to the log's last epoch.",
+    doc="Added to every epoch from ZooKeeper. If ZooKeeper lost its data, or the cluster moved to another ZooKeeper, "
+    "new epochs start below those in the log: set this to the log's last epoch.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -201,7 +201,7 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
 
 
 def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
-    """What of a proof of identity is missing."""
+    """Yields a line for each incomplete authentication setting."""
     if ZOOKEEPER_ACL.of(configuration) is ZooKeeperAcl.CREATOR and not _has_client_authentication(
         configuration
     ):
@@ -218,7 +218,7 @@ def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
 
 
 def _has_client_authentication(configuration: Mapping[str, str]) -> bool:
-    """Whether ZooKeeper is told who the process is."""
+    """Returns whether the process authenticates at ZooKeeper."""
     by_certificate = ZOOKEEPER_TLS.of(configuration) and ZOOKEEPER_TLS_CERTIFICATE.of(configuration)
     by_sasl = ZOOKEEPER_SASL.of(configuration) is not SaslMechanism.NONE
     return bool(by_certificate or by_sasl or ZOOKEEPER_AUTH_FILE.of(configuration))

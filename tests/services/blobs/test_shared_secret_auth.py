@@ -46,7 +46,7 @@ def test_who_knows_the_secret_is_served(server: BlobServer, tmp_path: Path) -> N
 
 
 def test_who_has_another_or_none_is_told_what_to_set(server: BlobServer, tmp_path: Path) -> None:
-    with pytest.raises(BlobRefused, match=r"serves who knows its secret: set blob\.secret-file"):
+    with pytest.raises(BlobRefused, match=r"serves only clients that know its secret: set blob\.secret-file"):
         BlobClient(server.address, secret=OTHER)
     with BlobClient(server.address) as client, pytest.raises(BlobRefused, match=r"set blob\.secret-file"):
         client.put(b"content", "job")

@@ -49,7 +49,7 @@ def test_what_is_as_at_first_takes_no_space_however_it_was_made() -> None:
 
 
 def test_what_is_no_data_is_refused() -> None:
-    with pytest.raises(TypeError, match="a state holds object, which is no data"):
+    with pytest.raises(TypeError, match="a state holds object, which cannot be encoded"):
         encode(DispatcherState(jobs=Map({"j": object()})))  # type: ignore[dict-item]
 
 

@@ -129,7 +129,7 @@ def test_a_bad_one_is_set_aside_in_one_line_and_the_next_older_taken(
     replica, begun, said = started(log, snapshots)
     assert (begun, hash_of(replica)) == (LAST // 2 - 1, whole_way())
     assert len(said) == 1
-    assert f"set a snapshot aside: {snapshots.uri_of(LAST - 6)} {reason}" in said[0]
+    assert f"skipped an unusable snapshot: {snapshots.uri_of(LAST - 6)} {reason}" in said[0]
     assert "\n" not in said[0]
 
 

@@ -172,7 +172,7 @@ def test_a_role_that_is_not_deterministic_is_caught_at_the_next_mark(
     (kept,) = astray.kept
     assert kept.offset >= since
     first = kept.offset - INTERVAL + 1
-    assert f"they went astray between offsets {first} and {kept.offset}; its states are in here.json" in line
+    assert f"they diverged between offsets {first} and {kept.offset}; its states are in here.json" in line
     truth = Process().replica
     for record in log[: kept.offset + 1]:
         truth.apply(record)
