@@ -15,7 +15,7 @@ __all__ = ["ClusterRecord", "LocalCluster", "LocalClusterOptions", "ProcessRecor
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("LocalCluster", "Options"):
+    if name in ("LocalCluster", "LocalClusterOptions"):
         from . import cluster
 
         return getattr(cluster, name)

@@ -1,4 +1,4 @@
-"""`tailrace plan`: builds a program in a process of its own, and draws its graphs or prints its JSON plan."""
+"""`tailrace plan`: builds a program in a separate process, and draws its graphs or prints its JSON plan."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _JOB = "job"
 
 
 class Graph(StrEnum):
-    """Which graphs are drawn."""
+    """The graphs to draw."""
 
     STREAM = "stream"
     JOB = "job"
@@ -48,28 +48,24 @@ def plan(
     ],
     arguments: Arguments = None,
     parallelism: Parallelism = None,
-    graph: Annotated[Graph, typer.Option("--graph", help="Which graphs.")] = Graph.ALL,
+    graph: Annotated[Graph, typer.Option("--graph", help="The graphs to draw.")] = Graph.ALL,
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw into an SVG file instead of the terminal.")
     ] = None,
     output: Annotated[
         Format,
-        typer.Option(
-            "--output", "-o", help="For people, or the JSON plan that Flink's plan visualizer reads."
-        ),
+        typer.Option("--output", "-o", help="Text, or the JSON plan that Flink's plan visualizer reads."),
     ] = Format.TEXT,
     py_files: PyFiles = None,
     home: Home = None,
     definitions: Definitions = None,
 ) -> int:
-    """Show what a program becomes: StreamGraph, JobGraph and ExecutionGraph of its first job. Needs no cluster.
+    """Show the StreamGraph, JobGraph and ExecutionGraph of a program's first job. Needs no cluster.
 
-    The program runs up to its first `execute`, in a process of its own. Everything behind PROGRAM belongs to it.
+    The program runs up to its first `execute`, in a separate process. All arguments after PROGRAM go to the program.
     """
     if output is Format.JSON and graph not in (Graph.ALL, Graph.STREAM):
-        raise CommandFailure(
-            ExitCode.USAGE, f"-o json prints the StreamGraph: leave --graph {graph.value} out"
-        )
+        raise CommandFailure(ExitCode.USAGE, f"-o json prints the StreamGraph: remove --graph {graph.value}")
     options = job_options(configuration(home, None, None, definitions))
     stream_graph, job_graph = _build(program, arguments or [], parallelism, options, py_files or [])
     if svg is not None:
