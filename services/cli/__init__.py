@@ -1,7 +1,7 @@
 """The command `tailrace` (docs/cli.md).
 
-One file per group of commands; `commands.py` lists them. A command is loaded when it is run, and imports what it needs
-when it needs it: most answer in less time than it takes to import all.
+Each group of commands has one file in `commands/`; `command_registry.py` lists them. A command's module is imported
+when the command runs, and it imports its dependencies inside functions. This keeps the start of a command short.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(sys.argv[1:] if arguments is None else list(arguments))
     except BrokenPipeError:
-        # Whoever read our output has had enough; nor may the interpreter complain when it flushes.
+        # The reader of stdout closed the pipe. Redirect stdout, so that the interpreter's last flush does not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.BROKEN_PIPE
     except KeyboardInterrupt:
@@ -59,7 +59,7 @@ def _report(error: Exception) -> int:
     traceback.print_exc()
     return _say(
         CommandFailure(
-            ExitCode.INTERNAL, f"{type(error).__name__}: {error}; this is a mistake of tailrace: report it"
+            ExitCode.INTERNAL, f"{type(error).__name__}: {error}; this is a bug in tailrace: please report it"
         )
     )
 

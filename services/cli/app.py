@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""The Typer application that holds all commands."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from .command_registry import COMMANDS, LazyCommands
 
 
 class _Commands(TyperGroup):
-    """All commands, none of which is loaded before somebody asks for it."""
+    """The group of all commands; a command is imported when it is looked up."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.commands = LazyCommands()
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """A line for each command, which is known without the command."""
+        """Writes the list of commands from the registry, without importing them."""
         listed = copy.copy(self)
-        listed.commands = {name: TyperCommand(name, help=each.help) for name, each in COMMANDS.items()}
+        listed.commands = {name: TyperCommand(name, help=entry.help) for name, entry in COMMANDS.items()}
         super(_Commands, listed).format_help(ctx, formatter)
 
 
 app = typer.Typer(
     name="tailrace",
     cls=_Commands,
-    help="A cluster for stream processing whose conversation is its database.",
+    help="An event-sourced cluster for stream processing on Kafka and Spark.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

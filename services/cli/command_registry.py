@@ -1,7 +1,7 @@
-"""The commands: what each is called, where it is, and the line that says what it does.
+"""The registry of commands: the name, the module and the one-line help of every command.
 
-A command's module, and all that it imports, is loaded when somebody runs that command or asks for its help. So the
-lines are here as well as in the commands themselves; a test holds the two against each other.
+A command's module is imported only when that command runs or prints its help. `tailrace --help` therefore takes the
+help lines from here. They repeat the first lines of the commands' docstrings; a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import typer
 
 
 class CommandEntry(NamedTuple):
-    """`place`: module:name, of a function or, where there are commands below it, of a Typer."""
+    """`target` is module:name of a function, or of a Typer if the command has subcommands."""
 
     target: str
     help: str
     runs_program: bool = False
-    """Whether the command runs a program: then everything behind the program's path belongs to the program."""
+    """Whether the command runs a program. Then all arguments after the program's path go to the program."""
 
 
 COMMANDS: Mapping[str, CommandEntry] = {
@@ -29,104 +29,103 @@ COMMANDS: Mapping[str, CommandEntry] = {
     ),
     "taskexecutor": CommandEntry(
         "commands.processes:taskexecutor",
-        "Run a TaskExecutor with its Spark and its tasks; may be started before the jobmanager.",
+        "Run a TaskExecutor: a Spark session and its tasks. It may start before the jobmanager.",
     ),
     "run": CommandEntry(
         "commands.run:run",
-        "Run a program's job on the cluster, wait for its end, and print what it prints.",
+        "Run a program, submit its jobs to the cluster, wait until they end, and print their output.",
         True,
     ),
     "plan": CommandEntry(
         "commands.plan:plan",
-        "Show what a program becomes: StreamGraph, JobGraph and ExecutionGraph of its first job. Needs no cluster.",
+        "Show the StreamGraph, JobGraph and ExecutionGraph of a program's first job. Needs no cluster.",
         True,
     ),
     "list": CommandEntry(
         "commands.jobs:list_jobs",
-        "List all jobs, oldest first, with their status and their tasks by state. JSON: one object a line.",
+        "List all jobs, oldest first, with their status and their tasks by state. JSON: one object per line.",
     ),
     "show": CommandEntry(
         "commands.show_job:show",
-        "Show a job: its tasks, checkpoints, and the last failures of its tasks, with what was raised and where.",
+        "Show a job: its tasks, its checkpoints, and the last exceptions of its tasks.",
     ),
-    "cancel": CommandEntry("commands.jobs:cancel", "Cancel a job, and wait until it has ended."),
+    "cancel": CommandEntry("commands.jobs:cancel", "Cancel a job and wait until it has ended."),
     "stop": CommandEntry(
         "commands.checkpoints:stop",
-        "End a job with a savepoint, and print where that is: nothing is done after it, and nothing is lost.",
+        "Stop a job with a savepoint, and print the savepoint's path.",
     ),
     "checkpoint": CommandEntry(
-        "commands.checkpoints:checkpoint", "Take a checkpoint of a job now, and print where it is."
+        "commands.checkpoints:checkpoint", "Trigger a checkpoint of a job now, and print its path."
     ),
     "checkpoints": CommandEntry(
         "commands.checkpoints:checkpoints",
-        "List a job's checkpoints and savepoints, oldest first: under way, completed, failed and why. "
-        "JSON: one a line.",
+        "List a job's checkpoints and savepoints, oldest first, with their status. "
+        "JSON: one object per line.",
     ),
     "output": CommandEntry(
-        "commands.jobs:output", "Print what a job's print sinks wrote. JSON: one object a line."
+        "commands.jobs:output", "Print what a job's print sinks wrote. JSON: one object per line."
     ),
     "story": CommandEntry(
         "commands.story:story",
-        "Tell the life of one thing: who said what to whom, when, and because of what.",
+        "Show the history of one entity: its events in order, with sender, recipient, time and cause.",
     ),
     "state": CommandEntry(
         "commands.state:state",
-        "Print the state of every role, now or at any place of the log, with a hash that is the same for the same log.",
+        "Print the state of every role, now or at any offset or time. The same log gives the same state hash.",
     ),
     "diff": CommandEntry(
         "commands.diff:diff",
-        "Print what changed between two moments: jobs and their tasks, TaskExecutors and their slots, leaders.",
+        "Compare the state at two offsets or times: jobs and tasks, TaskExecutors and slots, leaders.",
     ),
     "shell": CommandEntry(
         "commands.shell:shell",
-        "Look around in the state with ls, cat, tree, find, cd, and go to other moments with at, diff.",
+        "Browse the state with ls, cat, tree, find and cd; change the offset with at; compare with diff.",
     ),
     "sql": CommandEntry(
         "commands.sql:sql",
-        "Ask the log in SQL: a table for each type of event (task_executor_SubmitTask), "
-        "and `log` with all their headers.",
+        "Query the log in SQL: one table per event type (task_executor_SubmitTask), "
+        "and the table `log` with all headers.",
     ),
     "replay": CommandEntry(
         "commands.replay:replay",
-        "Fold a log from its beginning and print the hash of its states; with --check, hold every decision against it.",
+        "Replay a log from its start and print the state hash; with --check, compare every decision with the log.",
     ),
     "fork": CommandEntry(
         "commands.fork:fork",
-        "Make a cluster that goes on from any place of a history: real masters, simulated TaskExecutors, "
-        "to try things on.",
+        "Create a test cluster that continues a history from an offset or time: real masters, simulated TaskExecutors.",
     ),
     "what-if": CommandEntry(
         "commands.what_if:what_if",
-        "Have the cluster's own roles go on from any place of its history, in a simulated world, with changes.",
+        "Simulate how a history continues from an offset or time with changes, and compare it with what happened.",
     ),
     "top": CommandEntry(
         "top:top",
-        "Watch a cluster live, or play its past: masters, TaskExecutors, slots, jobs, checkpoints, the log in words.",
+        "Watch a cluster live, or play its history: masters, TaskExecutors, slots, jobs, checkpoints, events.",
     ),
     "kafka-tools": CommandEntry(
         "commands.kafka_tools:kafka_tools",
-        "Run one of Kafka's own tools (kafka-topics, kafka-console-consumer, ...) at the cluster's Kafka.",
+        "Run one of Kafka's tools (kafka-topics, kafka-console-consumer, ...) against the cluster's Kafka.",
         True,
     ),
     "config": CommandEntry(
         "commands.config:config",
-        "List the options: key, value, and where it was set. Says what a process that starts here would go by.",
+        "List the options that a process started here would use: key, value, and where it was set.",
     ),
     "demo": CommandEntry(
         "commands.demo:demo",
-        "Start a cluster, count words in windows, check the counts, shut down, and tell the story from the log.",
+        "Start a cluster, count words in windows, check the counts, shut down, and show the history from the log.",
     ),
-    "cluster": CommandEntry("commands.cluster:app", "Start, stop and look at a cluster on this machine."),
-    "savepoint": CommandEntry("commands.savepoint:app", "Take, look into and delete savepoints."),
+    "cluster": CommandEntry("commands.cluster:app", "Start, stop and inspect a cluster on this machine."),
+    "savepoint": CommandEntry("commands.savepoint:app", "Trigger, inspect and dispose of savepoints."),
     "log": CommandEntry(
         "commands.log:app",
-        "Print the cluster's log: offset, time, sender -> recipient, type, cause, key fields. JSON: one object a line.",
+        "Print the log: offset, time, sender -> recipient, type, cause, key fields. JSON: one object per line.",
     ),
 }
 
 
 class LazyCommands(MutableMapping[str, Any]):
-    """The commands by their names, each loaded when it is looked up."""
+    """The commands by name. A command is imported when it is looked up."""
 
     def __init__(self) -> None:
         self._more: dict[str, Any] = {}
@@ -141,7 +140,7 @@ class LazyCommands(MutableMapping[str, Any]):
         self._more[name] = command
 
     def __delitem__(self, name: str) -> None:
-        raise TypeError(f"{name} stays")
+        raise TypeError(f"the command {name} can't be removed")
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -151,14 +150,14 @@ class LazyCommands(MutableMapping[str, Any]):
 
 
 def load_command(name: str, command: CommandEntry) -> Any:
-    """The command as typer runs it."""
+    """Imports a command's module and returns the command as a Click command."""
     module, _, attribute = command.target.partition(":")
     found = getattr(import_module(f"{__package__}.{module}"), attribute)
-    of = typer.Typer(rich_markup_mode="rich", add_completion=False)
-    of.callback()(lambda: None)
+    parent = typer.Typer(rich_markup_mode="rich", add_completion=False)
+    parent.callback()(lambda: None)
     if isinstance(found, typer.Typer):
-        of.add_typer(found, name=name)
+        parent.add_typer(found, name=name)
     else:
-        of.command(name, context_settings={"allow_interspersed_args": not command.runs_program})(found)
-    group: Any = typer.main.get_command(of)
+        parent.command(name, context_settings={"allow_interspersed_args": not command.runs_program})(found)
+    group: Any = typer.main.get_command(parent)
     return group.commands[name]

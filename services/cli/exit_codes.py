@@ -1,4 +1,4 @@
-"""How commands end: stable exit codes (docs/cli.md), and errors in one line that says what to do."""
+"""The stable exit codes (docs/cli.md), and the mapping from expected exceptions to one-line errors."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Any
 
 @unique
 class ExitCode(IntEnum):
-    """What a script can rely on."""
+    """The exit codes of all commands. They do not change between releases."""
 
     OK = 0
     JOB = 1
-    """A job was rejected, failed, or was cancelled; or the program that describes it is wrong."""
+    """A job was rejected, failed, was cancelled or suspended; or the program has an error."""
     USAGE = 2
     UNREACHABLE = 3
-    """There is no cluster, or it, or its Kafka, does not answer."""
+    """There is no cluster, or the cluster or its Kafka does not answer."""
     NOT_FOUND = 4
-    """There is no such job or offset."""
+    """The job, offset or savepoint does not exist."""
     PROCESS_FAILED = 5
-    """A process of the cluster did not start, or did not end in order."""
+    """A process of the cluster did not start, or did not stop cleanly."""
     DEPOSED = 6
-    """Another jobmanager, or a TaskExecutor of the same resource id, has taken over from this one."""
+    """Another jobmanager, or a TaskExecutor with the same resource id, replaced this process."""
     DEMO_MISMATCH = 7
-    """`demo`: what was counted is not what was sent."""
+    """`demo`: the counted words differ from the sent words."""
     SAVEPOINT = 8
-    """A checkpoint or savepoint was not completed, not deleted, or is not whole."""
+    """A checkpoint or savepoint was not completed, was not deleted, or is incomplete."""
     REPLICA_DIVERGED = 9
-    """The states of this jobmanager are not those of most masters: it stopped."""
+    """The state hash of this jobmanager differs from that of most masters, so it stopped."""
     ARCHIVE = 10
-    """A file of exported events is missing, damaged, or can't be used for what was asked."""
+    """A file of exported events is missing, damaged, or unusable for this command."""
     DIFFERS = 11
-    """`replay --check`: roles decide otherwise today than they did."""
+    """`replay --check`: this release decides differently from the log."""
     INTERNAL = 70
-    """A mistake of tailrace itself."""
+    """A bug in tailrace."""
     INTERRUPTED = 130
     BROKEN_PIPE = 141
     TERMINATED = 143
-    """`run`: SIGTERM; jobs that it waited for run on."""
+    """`run` received SIGTERM. The jobs that it waited for continue."""
 
 
 class CommandFailure(Exception):
-    """An expected error: `str()` of it is the line on stderr; `details` are lines below it, such as a log's end."""
+    """An expected error. `str(error)` is the line on stderr; `details` follow it, such as the last lines of a log."""
 
     def __init__(self, code: ExitCode, message: str, details: str = "") -> None:
         self.code = code
@@ -81,14 +81,13 @@ CODES: Mapping[str, ExitCode] = {
     "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
     "services.snapshots.state_hash_auditor:ReplicaDiverged": ExitCode.REPLICA_DIVERGED,
 }
-"""Expected exceptions, as module:class below the package: by their names, since importing all that could raise one
-takes longer than most commands."""
+"""Expected exceptions as module:class below the package -> exit code. Names instead of classes avoid slow imports."""
 
 _PACKAGE = __name__.partition(".")[0]
 
 
 def to_failure(error: BaseException) -> CommandFailure | None:
-    """The Failure that an exception of `CODES`, or of a class below one, means; None for what nobody expects."""
+    """The CommandFailure for an exception whose class, or a base class, is in `CODES`; None for all others."""
     if isinstance(error, CommandFailure):
         return error
     for kind in type(error).__mro__:

@@ -129,7 +129,7 @@ def test_checkpoints_and_show(
 def test_a_job_that_is_not_there(log: KafkaEventLog, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["cancel", "third"], ["output", "third"], ["log", "--job", "third"]):
         assert main(command) == ExitCode.NOT_FOUND
-        assert "`tailrace list` shows those there are" in capsys.readouterr().err
+        assert "`tailrace list` shows all jobs" in capsys.readouterr().err
     assert main(["output", "first"]) == ExitCode.OK
     assert capsys.readouterr().out == ""
 

@@ -1,1 +1,1 @@
-"""Arguments and options that several commands share, and how their texts are read."""
+"""Arguments and options that several commands share, and the parsing of their values."""

@@ -1,7 +1,7 @@
 """Options that many commands share, and how a command finds its cluster.
 
-In this order: the command line, the environment (`TAILRACE_...`), `<home>/tailrace.yaml`, and, of where the cluster is,
-`<home>/cluster.json`, which `cluster start` writes.
+The first source with a value wins: the command line, the environment (`TAILRACE_...`), `<home>/tailrace.yaml`, and for
+the cluster's addresses `<home>/cluster.json`, which `cluster start` writes.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 Home = Annotated[
     Path | None,
     typer.Option(
-        help="Where a cluster on this machine keeps its data, logs and cluster.json. \\[default: .tailrace]",
+        help="The directory with a local cluster's data, logs and cluster.json. \\[default: .tailrace]",
     ),
 ]
 BootstrapServers = Annotated[
     str | None,
     typer.Option(
-        help="Kafka, host:port,... \\[default: the cluster of --home]",
+        help="The address of Kafka: host:port,... \\[default: the cluster of --home]",
     ),
 ]
 ClusterId = Annotated[
     str | None,
     typer.Option(
-        help="Which cluster on that Kafka. \\[default: the cluster of --home, else 'tailrace']",
+        help="The id of the cluster on that Kafka. \\[default: the cluster of --home, else 'tailrace']",
     ),
 ]
 Definitions = Annotated[
@@ -43,7 +43,7 @@ Definitions = Annotated[
     typer.Option(
         "-D",
         metavar="KEY=VALUE",
-        help="Set an option of docs/configuration.md, which `tailrace config` lists; may be given several times.",
+        help="Set an option. `tailrace config` and docs/configuration.md list them. May be given several times.",
     ),
 ]
 
@@ -51,32 +51,34 @@ Arguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[ARGS]...",
-        help="For the program: everything behind its path. Options of tailrace go before it.",
+        help="Arguments of the program: everything after its path. Put options of tailrace before the path.",
     ),
 ]
 Parallelism = Annotated[
     int | None,
-    typer.Option("--parallelism", "-p", min=1, help="Of operators that set none. \\[default: the program's]"),
+    typer.Option(
+        "--parallelism", "-p", min=1, help="The default parallelism of operators. \\[default: the program's]"
+    ),
 ]
 PyFiles = Annotated[
     list[str] | None,
     typer.Option(
         "--py-file",
         metavar="PATH",
-        help="Ship a module, a package's directory, a zip file or a data file: the program and its jobs' functions "
-        "are imported from there first. May be given several times.",
+        help="Ship a module, a package's directory, a zip file or a data file. The program and its jobs' functions "
+        "are imported from the shipped files first. May be given several times.",
     ),
 ]
 
 
 class Format(StrEnum):
-    """What a command prints on stdout."""
+    """The format of a command's output on stdout."""
 
     TEXT = "text"
     JSON = "json"
 
 
-Output = Annotated[Format, typer.Option("--output", "-o", help="For people, or JSON for machines.")]
+Output = Annotated[Format, typer.Option("--output", "-o", help="The output format.")]
 
 
 def configuration(
@@ -86,10 +88,10 @@ def configuration(
     definitions: Sequence[str] | None = None,
     more: Mapping[str, tuple[str, object]] | None = None,
 ) -> Configuration:
-    """The command line over the environment over the home's file over the defaults.
+    """Returns the configuration: command line, then environment, then the home's tailrace.yaml, then the defaults.
 
-    `definitions` are those of -D; `more` has the values of other options of the command, by the name of the option:
-    its key and value, None where it was not given. Raises ConfigurationError for what is impossible.
+    `definitions` are the values of -D. `more` maps other command line options to (key, value); a value of None means
+    not given. Raises ConfigurationError for an invalid option.
     """
     from ...configuration import Setting, load_configuration
 
@@ -128,24 +130,24 @@ _RUN_OPTIONS = frozenset(
 
 @contextmanager
 def misplaced_options_named(program: str, arguments: Sequence[str]) -> Iterator[None]:
-    """Where a program refuses its arguments, names the option of tailrace that is among them. Raises ProgramError."""
+    """If a program rejects its arguments, adds the name of a misplaced tailrace option. Raises ProgramError."""
     from ....pipelines.graph.errors import ProgramError
 
     try:
         yield
     except ProgramError as error:
-        taken = next((each for each in arguments if each.partition("=")[0] in _RUN_OPTIONS), None)
+        taken = next((text for text in arguments if text.partition("=")[0] in _RUN_OPTIONS), None)
         if taken is None or " exited with status " not in error.reason:
             raise
         raise ProgramError(
-            f"{error.reason}; {taken} is given behind {program} and goes to the program: options of tailrace go "
-            "before the program",
+            f"{error.reason}; {taken} stands after {program} and goes to the program: put options of tailrace before "
+            "the program",
             location=error.location,
         ) from error
 
 
 def job_options(found: Configuration) -> dict[str, str]:
-    """What -D says of the job. Raises Failure for what it says of anything else but where the cluster is."""
+    """Returns the job options of -D. Raises CommandFailure for an option of -D that is no job or client option."""
     from ....infra.config.options import Scope
     from ...configuration.sources import DEFINITION
 
@@ -165,7 +167,7 @@ def job_options(found: Configuration) -> dict[str, str]:
 
 
 def shipped_files(paths: Sequence[str]) -> tuple[PythonFile, ...]:
-    """The files that are to be shipped. Raises ProgramError for what can't be."""
+    """Collects the files to ship. Raises ProgramError for a file that can't be shipped."""
     from ....pipelines.graph.python_files import check, collect_files, merge_files
 
     files: tuple[PythonFile, ...] = ()
@@ -182,13 +184,15 @@ def find_cluster(
     definitions: Sequence[str] | None = None,
     more: Mapping[str, tuple[str, object]] | None = None,
 ) -> Configuration:
-    """The configuration of a cluster that exists, with Kafka's address. Raises Failure where none is known."""
+    """The configuration of an existing cluster, with Kafka's address. Raises CommandFailure if none is known."""
     return resolve_location(configuration(home, bootstrap_servers, cluster_id, definitions, more))
 
 
 def resolve_location(found: Configuration) -> Configuration:
-    """The same with the addresses of Kafka and ZooKeeper, from cluster.json if need be, and with what the start of the
-    cluster said that all who talk to it must know. Raises Failure where none is known."""
+    """Adds the addresses of Kafka and ZooKeeper from cluster.json, and the cluster's shared options.
+
+    Raises CommandFailure if no cluster is known.
+    """
     if found.bootstrap_servers:
         return found
     from ...configuration.options.blob import BLOB_SECRET_FILE
@@ -203,18 +207,18 @@ def resolve_location(found: Configuration) -> Configuration:
     if record is None:
         raise CommandFailure(
             ExitCode.UNREACHABLE,
-            f"no cluster is known in {found.home}: start one with `tailrace cluster start`, go to where it was "
-            "started, or name one with --home or --bootstrap-servers",
+            f"no cluster is known in {found.home}: start one with `tailrace cluster start`, change to the directory "
+            "where it was started, or name one with --home or --bootstrap-servers",
         )
     if record.embedded_kafka:
         _check_kafka(found.home)
     update = {"bootstrap.servers": record.bootstrap_servers}
     if not found.has("cluster.id"):
         update["cluster.id"] = record.cluster_id
-    # Whoever joins the masters has to take part in their elections.
+    # A process that joins the masters takes part in their elections.
     update |= {key: text for key, text in record.high_availability.items() if not found.has(key)}
-    # Whoever uploads, or serves, has to prove that it belongs here; whoever reads the log needs its schemas, and passes
-    # over what its masters do.
+    # Blob clients and servers need the secret. Readers of the log need its schemas, and skip the same offsets as the
+    # masters.
     for option in (BLOB_SECRET_FILE, SCHEMA_REGISTRY_URL, SCHEMA_REGISTRY_CREDENTIALS_FILE, SKIPPED_OFFSETS):
         text = record.configuration.get(option.key)
         if text is not None and not found.has(option.key):

@@ -1,4 +1,4 @@
-"""Which events of the log are asked for, as people say it."""
+"""The options --type and --job, which select events of the log."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ EventTypes = Annotated[
         "--type",
         "-t",
         metavar="TYPE",
-        help="Only this type, such as RequestSlot or task_executor.RequestSlot.",
+        help="Only events of this type, such as RequestSlot or task_executor.RequestSlot.",
     ),
 ]
-Job = Annotated[str | None, typer.Option("--job", "-j", help="Only what belongs to this job.")]
+Job = Annotated[str | None, typer.Option("--job", "-j", help="Only events of this job.")]
 
 
 def check_types(types: Iterable[str]) -> None:
-    """Raises Failure for what is the name of no event."""
+    """Raises CommandFailure for a name that is no event type."""
     from ....schemas.catalog import EVENTS
 
     full = {name.partition(".")[2].lower() for name in EVENTS}
     known = full | {name.rpartition(".")[2] for name in full}
-    for each in types:
-        if each.lower() not in known:
+    for wanted in types:
+        if wanted.lower() not in known:
             names = {name.rpartition(".")[2] for name in EVENTS}
-            near = difflib.get_close_matches(each, names, 3, 0.5)
+            near = difflib.get_close_matches(wanted, names, 3, 0.5)
             hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(names))}"
-            raise CommandFailure(ExitCode.USAGE, f"there is no event type {each!r}: {hint}")
+            raise CommandFailure(ExitCode.USAGE, f"there is no event type {wanted!r}: {hint}")
 
 
 def job_id(source: LogSource, wanted: str) -> str:
-    """The job whose id or name is, or whose id alone begins with, what was asked for; of several the only one that has
-    not ended. Rejected jobs have events too. Raises Failure."""
+    """Returns the id of the job with this id, name or id prefix; of several, the only one that has not ended.
+
+    It also finds rejected jobs, which have events too. Raises CommandFailure if no job or several jobs match.
+    """
     from ...history import HistoryProjection
     from ...history.cluster_view import jobs, live_jobs
 
@@ -53,7 +55,7 @@ def job_id(source: LogSource, wanted: str) -> str:
             if entry.job is not None:
                 known.add(entry.job)
     named = {job.job_id for job in jobs(fold) if job.name == wanted}
-    named |= {each for each in known if each.startswith(wanted)}
+    named |= {job for job in known if job.startswith(wanted)}
     live = named & live_jobs(fold.replica.states)
     found = [wanted] if wanted in known else sorted(live if len(live) == 1 else named)
     if len(found) == 1:
@@ -61,9 +63,7 @@ def job_id(source: LogSource, wanted: str) -> str:
     if found:
         raise CommandFailure(
             ExitCode.USAGE,
-            f"{wanted!r} is the name, or the beginning of the id, of {len(found)} jobs ({', '.join(found[:5])}): "
-            "give more of the id",
+            f"{wanted!r} is the name or id prefix of {len(found)} jobs ({', '.join(found[:5])}): "
+            "give a longer id prefix",
         )
-    raise CommandFailure(
-        ExitCode.NOT_FOUND, f"the log has no job {wanted!r}: `tailrace list` shows those there are"
-    )
+    raise CommandFailure(ExitCode.NOT_FOUND, f"the log has no job {wanted!r}: `tailrace list` shows all jobs")

@@ -1,4 +1,4 @@
-"""Options that the commands about history share: which log, and which place in it."""
+"""The options of the history commands: which log to read, and which offset or time."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ File = Annotated[
 PLACE = "OFFSET|TIME"
 
 
-def _place(said: str | None) -> str | None:
-    """What was said, if it is a place in some log: whoever mistypes one is told before a cluster is looked for."""
-    if said is not None:
+def _place(text: str | None) -> str | None:
+    """Returns `text` if it is an offset or time. Raises BadParameter before the command looks for a cluster."""
+    if text is not None:
         from ...history.log_position import InvalidPosition, LogPosition
 
         try:
-            LogPosition.parse(said)
+            LogPosition.parse(text)
         except InvalidPosition as error:
             raise typer.BadParameter(str(error)) from None
-    return said
+    return text
 
 
 At = Annotated[
@@ -43,7 +43,7 @@ At = Annotated[
         "--at",
         metavar=PLACE,
         callback=_place,
-        help="After the event at this offset, or of this time: 2026-11-22T08:30, 08:30:05 (today), -10m (ago). "
+        help="The state after this offset or time: 2026-11-22T08:30, 08:30:05 (today), -10m (10 minutes ago). "
         "\\[default: the last one]",
     ),
 ]
@@ -53,13 +53,13 @@ From = Annotated[
         "--from",
         metavar=PLACE,
         callback=_place,
-        help="The first offset, or a time: 2026-11-22T08:30, 08:30 (today), -10m (ago).",
+        help="The first offset or time: 2026-11-22T08:30, 08:30 (today), -10m (10 minutes ago).",
     ),
 ]
 To = Annotated[
     str | None,
     typer.Option(
-        "--to", metavar=PLACE, callback=_place, help="The last offset, or a time. \\[default: the last one]"
+        "--to", metavar=PLACE, callback=_place, help="The last offset or time. \\[default: the last one]"
     ),
 ]
 
@@ -72,9 +72,9 @@ def find_source(
     *,
     selections: bool = False,
 ) -> LogSource:
-    """The log that a command was asked about; to be closed. `selections`: see `open_source`.
+    """Opens the log of a cluster or file; the caller closes it. `selections`: see `open_log_source`.
 
-    Raises Failure where both a file and a cluster are named, or neither is known; ArchiveError.
+    Raises CommandFailure if both a file and a cluster are named, or if no cluster is known; ArchiveError.
     """
     if file is not None:
         named = {"--bootstrap-servers": bootstrap_servers, "--cluster-id": cluster_id, "--home": home}
@@ -83,31 +83,31 @@ def find_source(
                 raise CommandFailure(
                     ExitCode.USAGE, f"--file and {name} exclude each other: a file needs no cluster"
                 )
-    of = find_cluster(home, bootstrap_servers, cluster_id) if file is None else file
+    place = find_cluster(home, bootstrap_servers, cluster_id) if file is None else file
     from ...history.log_source import open_log_source
 
-    source = open_log_source(of, selections=selections)
+    source = open_log_source(place, selections=selections)
     source.when_closed = _report_unreadable
     return source
 
 
 def _report_unreadable(source: LogSource) -> None:
-    said = source.passed_over.format_lines()
-    if said is not None:
-        print_progress(f"tailrace: {said}")
+    lines = source.passed_over.format_lines()
+    if lines is not None:
+        print_progress(f"tailrace: {lines}")
 
 
 def position_at(source: LogSource, place: str | None) -> int | None:
-    """The offset up to which a state is wanted; None: the end. Raises BadPosition, OutsideLog."""
+    """Returns the offset of a place; None: the end. Raises InvalidPosition, PositionOutOfRange."""
     from ...history.log_position import LogPosition
 
     return None if place is None else source.at(LogPosition.parse(place))
 
 
 def position_range(source: LogSource, first: str | None, last: str | None) -> tuple[int, int]:
-    """(start, end) of what lies between two places: the offset of the first event, and the one behind the last.
+    """Returns (start, end): the offset of the first event, and the offset after the last event.
 
-    Raises Failure where the first comes behind the last; BadPosition, OutsideLog.
+    Raises CommandFailure if the first is after the last; InvalidPosition, PositionOutOfRange.
     """
     from ...history.log_position import LogPosition, first_offset
 
@@ -115,6 +115,6 @@ def position_range(source: LogSource, first: str | None, last: str | None) -> tu
     end = source.log.end() if last is None else source.at(LogPosition.parse(last)) + 1
     if first is not None and last is not None and end < start:
         raise CommandFailure(
-            ExitCode.USAGE, f"--from {first} (offset {start}) is behind --to {last} (offset {end - 1})"
+            ExitCode.USAGE, f"--from {first} (offset {start}) is after --to {last} (offset {end - 1})"
         )
     return start, end

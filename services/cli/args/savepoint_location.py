@@ -1,6 +1,6 @@
-"""Where savepoints are, as people name them: a path of theirs, or a URI; and what is wrong with one that can't be used.
+"""Parses the location of a savepoint, a path or URI, and checks that the savepoint can be used.
 
-On the wire a place in storage is an absolute URI: relative paths are of the directory that the command runs in.
+Events hold absolute URIs, so a relative path is resolved against the command's working directory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def parse_location(text: str) -> str:
-    """The absolute URI of a path or URI. Raises Failure for what is neither."""
+    """Returns the absolute URI of a path or URI. Raises CommandFailure for other texts."""
     from ....infra.config.option_types import LOCATION
 
     whole = text if "://" in text or text.startswith("file:") else os.path.abspath(os.path.expanduser(text))
@@ -27,19 +27,20 @@ def parse_location(text: str) -> str:
         pass
     raise CommandFailure(
         ExitCode.USAGE,
-        f"{text!r} is no place in storage: give a path, or a URI such as s3://bucket/directory",
+        f"{text!r} is no path or URI: give a path, or a URI such as s3://bucket/directory",
     )
 
 
 def parse_optional_location(text: str | None) -> str | None:
-    """As `location`; None stays None."""
+    """As `parse_location`; returns None for None."""
     return None if text is None else parse_location(text)
 
 
 def read_checkpoint_metadata(text: str) -> CheckpointMetadata:
-    """What a savepoint's or checkpoint's directory says of itself, read here.
+    """Reads the metadata of a savepoint or checkpoint in this process.
 
-    Raises Failure: NOT_FOUND where there is none that this version reads, SAVEPOINT where it is torn, or storage away.
+    Raises CommandFailure: NOT_FOUND if there is none that this version can read, SAVEPOINT if it is damaged or the
+    storage fails.
     """
     from ....infra.storage.errors import CheckpointError, NoCheckpoint
     from ....pipelines.checkpoint.metadata import read_metadata
@@ -54,9 +55,9 @@ def read_checkpoint_metadata(text: str) -> CheckpointMetadata:
 
 
 def check_savepoint(text: str, home: Path) -> str:
-    """The URI of a savepoint that a job is to begin with, looked at where that can be done from here.
+    """Returns the URI of the savepoint that a job restores, after a check of its metadata.
 
-    A cluster of this machine sees what is here; of another machine's paths nothing is known. Raises Failure as
+    A file:// URI is checked only if the cluster runs on this machine. Raises CommandFailure as
     `read_checkpoint_metadata`.
     """
     from ..local.cluster_record import read_record

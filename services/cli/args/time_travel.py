@@ -1,4 +1,4 @@
-"""How commands get at moments of a history: the replica at a place of the log, and what that moment is called."""
+"""Helpers for commands that read the state at an offset or time: the replica, and the formatting of its time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def replica_at(source: LogSource, place: str | None) -> Replica:
-    """The replica at OFFSET|TIME, or now; tells on stderr how far it is, where that takes a while.
+    """Returns the replica at OFFSET|TIME, or now. A long read prints its progress on stderr.
 
-    Raises BadPosition, OutsideLog, LogUnavailable, LogTruncated, ArchiveError.
+    Raises InvalidPosition, PositionOutOfRange, LogUnavailable, LogTruncated, ArchiveError.
     """
     from ...history import time_travel
     from ..render.progress import ProgressLine
@@ -24,15 +24,15 @@ def replica_at(source: LogSource, place: str | None) -> Replica:
     offset = position_at(source, place)
     with ProgressLine(f"reads {source.log.topic}") as progress:
 
-        def told(done: int, total: int) -> None:
+        def on_progress(done: int, total: int) -> None:
             progress.total = total
             progress(done)
 
-        return time_travel.replica_at(source, offset, told)
+        return time_travel.replica_at(source, offset, on_progress)
 
 
 def event_at(source: LogSource, offset: int) -> Record | None:
-    """The event at an offset; None where there is none."""
+    """Returns the event at an offset; None if there is none."""
     from ...log.event_log import read_to_end
 
     if offset < 0:
@@ -42,18 +42,18 @@ def event_at(source: LogSource, offset: int) -> Record | None:
 
 
 def time_of(source: LogSource, offset: int) -> int | None:
-    """The time of the event at an offset, in microseconds since the epoch; None where there is none."""
+    """Returns the time of the event at an offset, in microseconds since the epoch; None if there is none."""
     record = event_at(source, offset)
     return None if record is None else record.header.time
 
 
 def format_moment(time: int | None) -> str:
-    """Local date and time, to the millisecond; empty where there is none."""
+    """Formats local date and time, to the millisecond; empty for None."""
     return "" if time is None else local_time(time, f"%Y-%m-%d %H:%M:%S.{time // 1000 % 1000:03}")
 
 
 def to_json(value: Any) -> str:
-    """On one line."""
+    """Returns a value as one line of JSON."""
     import msgspec
 
     return msgspec.json.encode(value).decode()

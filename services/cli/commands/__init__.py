@@ -1,1 +1,1 @@
-"""The commands, one module or package each; services/cli/command_registry.py lists them."""
+"""The commands. Every command has a module or package; services/cli/command_registry.py lists them."""

@@ -1,4 +1,4 @@
-"""`tailrace checkpoint`, `checkpoints` and `stop`, and `savepoint trigger`: taking checkpoints and looking at them."""
+"""`tailrace checkpoint`, `checkpoints`, `stop` and `savepoint trigger`: trigger and list checkpoints and savepoints."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Target = Annotated[
         "--target",
         "-t",
         metavar="DIR",
-        help="Where the savepoint gets a directory of its own (path or URI). \\[default: state.savepoints.dir]",
+        help="The parent directory of the savepoint's own directory (path or URI). \\[default: state.savepoints.dir]",
     ),
 ]
 
@@ -55,9 +55,9 @@ def checkpoint(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Take a checkpoint of a job now, and print where it is.
+    """Trigger a checkpoint of a job now, and print its path.
 
-    Until it is complete, who has not acknowledged is told.
+    The command waits until the checkpoint is complete, and names the tasks that have not acknowledged yet.
     """
     asking = _CheckpointWait(find_cluster(home, bootstrap_servers, cluster_id), job, "checkpoint")
     asking.show(asking.ask(lambda client: client.trigger_checkpoint(asking.job.job_id)), output)
@@ -72,9 +72,9 @@ def trigger(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Take a savepoint of a job, and print where it is. It stays until it is disposed of.
+    """Trigger a savepoint of a job, and print its path. The cluster keeps it until `savepoint dispose`.
 
-    Until it is complete, who has not acknowledged is told.
+    The command waits until the savepoint is complete, and names the tasks that have not acknowledged yet.
     """
     directory = parse_optional_location(target)
     asking = _CheckpointWait(find_cluster(home, bootstrap_servers, cluster_id), job, "savepoint")
@@ -89,15 +89,15 @@ def stop(
     drain: Annotated[
         bool,
         typer.Option(
-            "--drain", help="Let all windows and timers fire first; not for a job that is to go on from it."
+            "--drain", help="Fire all windows and timers first. Do not use it if you want to resume the job."
         ),
     ] = False,
     force: Annotated[
         bool,
         typer.Option(
             "--force",
-            help="For a job whose tasks hang: cancel it without a savepoint, keep its last checkpoint, and print where "
-            "that is.",
+            help="For a job whose tasks hang: cancel it without a savepoint, keep its last checkpoint, and print that "
+            "checkpoint's path.",
         ),
     ] = False,
     output: Output = Format.TEXT,
@@ -105,14 +105,14 @@ def stop(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """End a job with a savepoint, and print where that is: nothing is done after it, and nothing is lost.
+    """Stop a job with a savepoint, and print the savepoint's path.
 
-    `tailrace run -s PATH` goes on from there.
+    The job processes no record after the savepoint. `tailrace run -s PATH` resumes from it.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     if force:
         if drain or target is not None:
-            raise CommandFailure(ExitCode.USAGE, "--force takes no savepoint: leave --target and --drain out")
+            raise CommandFailure(ExitCode.USAGE, "--force takes no savepoint: remove --target and --drain")
         return _cancel_and_keep(configuration, job, output)
     directory = parse_optional_location(target)
     asking = _CheckpointWait(configuration, job, "savepoint", stops=True)
@@ -124,7 +124,7 @@ def stop(
 
 
 def _cancel_and_keep(configuration: Configuration, job: str, output: Format) -> int:
-    """Cancels a job whose last checkpoint stays. Raises Failure."""
+    """Cancels a job and keeps its last checkpoint. Raises CommandFailure."""
     from .jobs import cancel_and_wait
 
     _, found = _read_checkpoints(configuration, job)
@@ -135,13 +135,13 @@ def _cancel_and_keep(configuration: Configuration, job: str, output: Format) -> 
     if found.checkpoints.last is None:
         raise CommandFailure(
             ExitCode.SAVEPOINT,
-            f"job {found.job_id} has no complete checkpoint that could be kept: `tailrace cancel {found.job_id}` ends "
-            "it, and a later `run` begins anew, but for a KafkaSource with a group_id and StartingOffsets.committed(); "
-            "`execution.checkpointing.interval` has checkpoints taken",
+            f"job {found.job_id} has no completed checkpoint to keep: `tailrace cancel {found.job_id}` cancels it, and "
+            "a later `run` starts without state; only a KafkaSource with a group_id and StartingOffsets.committed() "
+            "continues; set `execution.checkpointing.interval` to take checkpoints",
         )
     status = cancel_and_wait(configuration, found.job_id, keep_checkpoints=True)
     print_progress(f"job {found.job_id} is {status.value}")
-    # One that was under way may have been completed meanwhile.
+    # A checkpoint that was in progress may have completed since the first read.
     _, found = _read_checkpoints(configuration, found.job_id)
     last = found.checkpoints.last
     if status.value != "CANCELED" or last is None or last.discarded or last.uri is None:
@@ -166,7 +166,7 @@ def checkpoints(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """List a job's checkpoints and savepoints, oldest first: under way, completed, failed and why. JSON: one a line."""
+    """List a job's checkpoints and savepoints, oldest first, with their status. JSON: one object per line."""
     from ...history import cluster_view
 
     fold, found = _read_checkpoints(find_cluster(home, bootstrap_servers, cluster_id), job)
@@ -174,95 +174,97 @@ def checkpoints(
     if output is Format.JSON:
         import msgspec
 
-        for each in view.checkpoints[-last:]:
-            print_result(msgspec.json.encode(checkpoint_to_data(each)).decode())
+        for listed in view.checkpoints[-last:]:
+            print_result(msgspec.json.encode(checkpoint_to_data(listed)).decode())
         return ExitCode.OK
     print_table(
         f"Checkpoints of {found.job_id}",
         ("ID", "TYPE", "STATUS", "TRIGGERED", "DURATION", "SIZE", "WRITTEN", "SUBTASKS", "WHERE OR WHY"),
-        [row(each, time.time_ns() // 1000) for each in view.checkpoints[-last:]],
+        [row(listed, time.time_ns() // 1000) for listed in view.checkpoints[-last:]],
     )
     print_progress(format_summary(view))
     return ExitCode.OK
 
 
-def row(each: CheckpointView, now: int) -> tuple[str, ...]:
-    """A checkpoint as a line of a table."""
+def row(view: CheckpointView, now: int) -> tuple[str, ...]:
+    """Returns the table row of a checkpoint. `now` is in microseconds since the epoch."""
     return (
-        str(each.checkpoint_id),
-        each.snapshot_type.value,
-        each.status.value,
-        format_time(each.triggered),
-        format_duration(max(0, (each.ended or now) - each.triggered)),
-        format_size(each.size or sum(part.size for part in each.subtasks)),
-        format_size(each.bytes_written),
-        f"{each.acknowledged}/{len(each.subtasks)}",
-        where_or_why(each),
+        str(view.checkpoint_id),
+        view.snapshot_type.value,
+        view.status.value,
+        format_time(view.triggered),
+        format_duration(max(0, (view.ended or now) - view.triggered)),
+        format_size(view.size or sum(subtask.size for subtask in view.subtasks)),
+        format_size(view.bytes_written),
+        f"{view.acknowledged}/{len(view.subtasks)}",
+        where_or_why(view),
     )
 
 
-def where_or_why(each: CheckpointView) -> str:
-    """Where a completed one is, who has not acknowledged one under way, why one failed."""
-    match each.status.value:
+def where_or_why(view: CheckpointView) -> str:
+    """Returns the path if completed, the tasks that have not acknowledged if in progress, the reason if failed."""
+    match view.status.value:
         case "COMPLETED":
-            return "discarded" if each.discarded else each.uri
+            return "discarded" if view.discarded else view.uri
         case "IN_PROGRESS":
-            declined = next((part for part in each.subtasks if part.declined), None)
+            declined = next((subtask for subtask in view.subtasks if subtask.declined), None)
             if declined is not None:
-                return f"{declined.task} declines: {declined.declined}"
+                return f"{declined.task} declined: {declined.declined}"
             return (
-                f"not acknowledged by {format_some(each.waiting_for)}" if each.waiting_for else "is written"
+                f"not acknowledged by {format_some(view.waiting_for)}"
+                if view.waiting_for
+                else "writes its metadata"
             )
         case _:
-            why = " ".join(f"{each.failure}: {each.reason}".split())
+            why = " ".join(f"{view.failure}: {view.reason}".split())
             return why if len(why) <= _LONGEST_REASON else f"{why[: _LONGEST_REASON - 3]}..."
 
 
 def format_summary(view: CheckpointsView) -> str:
-    """How many there were, and what the job began with."""
-    under_way = sum(each.status.value == "IN_PROGRESS" for each in view.checkpoints)
-    told = f"{view.completed} completed, {view.failed} failed, {under_way} in progress"
+    """Returns the number of checkpoints by status, and the last restore."""
+    in_progress = sum(checkpoint.status.value == "IN_PROGRESS" for checkpoint in view.checkpoints)
+    counts = f"{view.completed} completed, {view.failed} failed, {in_progress} in progress"
     restored = view.restored
-    return told if restored is None else f"{told}; restored {format_restore(restored)}"
+    return counts if restored is None else f"{counts}; restored {format_restore(restored)}"
 
 
 def format_restore(restored: RestoreView) -> str:
-    """What a job last began with, and which newer checkpoints could not be read."""
+    """Returns the snapshot that the job last restored, and the newer checkpoints that could not be read."""
     if restored.failure is not None:
         return f"nothing at {format_time(restored.at)}: {restored.failure}"
-    passed_over = "".join(f"; passed over {uri}: {why}" for uri, why in restored.passed_over.items())
-    return f"from {restored.uri or 'nothing'} at {format_time(restored.at)}{passed_over}"
+    skipped = "".join(f"; skipped {uri}: {why}" for uri, why in restored.passed_over.items())
+    return f"from {restored.uri or 'nothing'} at {format_time(restored.at)}{skipped}"
 
 
-def checkpoint_to_data(each: CheckpointView) -> dict[str, Any]:
-    """A checkpoint for JSON, with what follows from it; `duration_ms` of one that has ended."""
+def checkpoint_to_data(view: CheckpointView) -> dict[str, Any]:
+    """Returns a checkpoint for JSON, with derived values. `duration_ms` is null until the checkpoint ends."""
     import msgspec
 
-    data: dict[str, Any] = msgspec.to_builtins(each)
-    ended = each.ended
+    data: dict[str, Any] = msgspec.to_builtins(view)
+    ended = view.ended
     return {
         **data,
-        "duration_ms": None if ended is None else round((ended - each.triggered) / 1000, 3),
-        "acknowledged": each.acknowledged,
-        "waiting_for": each.waiting_for,
-        "bytes_written": each.bytes_written,
+        "duration_ms": None if ended is None else round((ended - view.triggered) / 1000, 3),
+        "acknowledged": view.acknowledged,
+        "waiting_for": view.waiting_for,
+        "bytes_written": view.bytes_written,
     }
 
 
 def format_some(tasks: list[str]) -> str:
-    """The first few by name."""
+    """Returns the first three task names and the number of the others."""
     left = len(tasks) - _MAX_NAMED
     return ", ".join(tasks[:_MAX_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
 class _CheckpointWait:
-    """A request for a checkpoint of a job, and what is told of it meanwhile.
+    """Requests a checkpoint of a job and prints its progress.
 
-    Raises Failure for a job that there is not, or that has ended.
+    Raises CommandFailure if the job does not exist or has ended.
     """
 
     def __init__(self, configuration: Configuration, job: str, what: str, *, stops: bool = False) -> None:
-        """`stops`: the job is to end with it, so that people are told of the way out where a task hangs."""
+        """`stops`: the savepoint stops the job. If a task hangs, the user is told about `stop --force`."""
         self._configuration = configuration
         self._what = what
         self._fold, self.job = _read_checkpoints(configuration, job)
@@ -278,9 +280,9 @@ class _CheckpointWait:
         self._offers_force = stops
 
     def ask(self, what: Callable[[Client], None], *, ends: bool = False) -> CompletedCheckpoint:
-        """Waits until it is complete and, where the job `ends` with it, until that has ended.
+        """Waits until the checkpoint is complete and, with `ends`, until the job has ended.
 
-        Raises CheckpointFailedError, NoAnswer, LogUnavailable, Failure.
+        Raises CheckpointFailedError, NoAnswerError, LogUnavailable, CommandFailure.
         """
         from ...client import Client
         from ...client.checkpoint_requests import CheckpointRequest
@@ -303,7 +305,7 @@ class _CheckpointWait:
         return done
 
     def show(self, done: CompletedCheckpoint, output: Format) -> None:
-        """Its directory; or all that is known of it as JSON."""
+        """Prints the checkpoint's directory, or all its fields as JSON."""
         if output is Format.TEXT:
             print_result(done.uri)
             return
@@ -322,8 +324,8 @@ class _CheckpointWait:
             if not self._told and time.monotonic() - self._began > _PATIENCE_S:
                 self._told = time.monotonic()
                 print_progress(
-                    f"a {self._what} of job {self.job.job_id} begins when all its tasks run, and others are complete"
-                    f"{format_not_running(self.job)}"
+                    f"the {self._what} of job {self.job.job_id} starts when all its tasks run and no other checkpoint "
+                    f"is in progress{format_not_running(self.job)}"
                 )
         elif not self._subtasks:
             self._subtasks = progress.subtasks
@@ -336,10 +338,10 @@ class _CheckpointWait:
             progress.waiting_for and progress != self._shown and time.monotonic() - self._told > _SHOW_EVERY_S
         ):
             self._told, self._shown = time.monotonic(), progress
-            names = [self._fold.task_of(each) for each in progress.waiting_for]
-            come = progress.subtasks - len(names)
+            names = [self._fold.task_of(attempt) for attempt in progress.waiting_for]
+            acknowledged = progress.subtasks - len(names)
             print_progress(
-                f"{come} of {progress.subtasks} subtasks have acknowledged, but not {format_some(names)}"
+                f"{acknowledged} of {progress.subtasks} subtasks have acknowledged; waiting for {format_some(names)}"
             )
         self._offer_force(is_triggered=progress is not None)
 
@@ -350,7 +352,7 @@ class _CheckpointWait:
             state = (
                 "is not complete after {:g} s: a task may hang"
                 if is_triggered
-                else f"has not begun after {{:g}} s: `tailrace show {job_id}` says what the job waits for"
+                else f"has not started after {{:g}} s: `tailrace show {job_id}` shows what the job waits for"
             ).format(_HANGS_AFTER_S)
             print_progress(
                 f"the savepoint {state}. `tailrace stop --force {job_id}` cancels the job and keeps its last checkpoint"
@@ -361,20 +363,20 @@ class _CheckpointWait:
         if status is None:
             raise CommandFailure(
                 ExitCode.UNREACHABLE,
-                f"job {job_id} did not end within {_STOP_TIMEOUT_S:g} s of its savepoint {done.uri}: see "
+                f"job {job_id} did not end within {_STOP_TIMEOUT_S:g} s after its savepoint {done.uri}: see "
                 f"`tailrace log --job {job_id}`",
             )
         if status.value != "FINISHED":
             raise CommandFailure(
                 ExitCode.JOB,
-                f"job {job_id} is {status.value}: before its tasks had ended it was cancelled, or some began again; "
-                f"its savepoint is complete: `tailrace run -s {done.uri}` goes on from there",
+                f"job {job_id} is {status.value}: it was cancelled, or tasks restarted, before all tasks had ended; "
+                f"its savepoint is complete: `tailrace run -s {done.uri}` resumes from it",
             )
         print_progress(f"job {job_id} is {status.value}")
 
 
 def format_not_running(job: JobView) -> str:
-    """Which tasks did not run when the request was made; nothing where all did."""
+    """Returns the tasks that were not running at the request, by state; empty if all were running."""
     waiting = {state: count for state, count in job.tasks.items() if state not in ("RUNNING", "FINISHED")}
     if not waiting:
         return ""

@@ -1,4 +1,4 @@
-"""`tailrace cluster start | stop | status`: a cluster whose processes run on this machine."""
+"""`tailrace cluster start | stop | status | snapshot`: manage a cluster whose processes run on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .cluster_recover import recover
 from .cluster_status import cluster_to_data, processes, servers, show, show_processes
 from .cluster_upgrade import upgrade
 
-app = typer.Typer(help="Start, stop and look at a cluster on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Start, stop and inspect a cluster on this machine.", no_args_is_help=True)
 app.command()(clean)
 app.command()(recover)
 
@@ -37,7 +37,7 @@ def start(
         typer.Option(
             min=1,
             max=64,
-            help="How many jobmanagers; more than one with high-availability.type=zookeeper. \\[default: 1]",
+            help="Number of jobmanagers; more than one needs high-availability.type=zookeeper. \\[default: 1]",
         ),
     ] = None,
     taskexecutors: Annotated[
@@ -45,20 +45,22 @@ def start(
         typer.Option(
             min=0,
             max=64,
-            help="How many TaskExecutors. \\[default: 2, or 0 with resourcemanager.mode=active]",
+            help="Number of TaskExecutors. \\[default: 2, or 0 with resourcemanager.mode=active]",
         ),
     ] = None,
-    slots: Annotated[int | None, typer.Option(help="Slots of each. \\[default: 2]")] = None,
+    slots: Annotated[int | None, typer.Option(help="Slots per TaskExecutor. \\[default: 2]")] = None,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
     definitions: Definitions = None,
 ) -> int:
-    """Start Kafka (unless an address is given), jobmanagers and TaskExecutors, in the background.
+    """Start Kafka, jobmanagers and TaskExecutors in the background.
 
-    With -D high-availability.type=zookeeper also a ZooKeeper, unless high-availability.zookeeper.quorum names one.
+    With --bootstrap-servers, the command uses that Kafka and starts none.
 
-    Starts what is missing; on a cluster that runs it changes nothing.
+    With -D high-availability.type=zookeeper it also starts ZooKeeper, unless high-availability.zookeeper.quorum is set.
+
+    It starts only the processes that do not run. If all run, it changes nothing.
     """
     from ..local import LocalCluster, LocalClusterOptions
 
@@ -76,13 +78,13 @@ def start(
         where = error.filename or found.home
         raise CommandFailure(
             ExitCode.PROCESS_FAILED,
-            f"the cluster can't be started in {found.home}: {where}: {error.strerror or error}: is there space on the "
-            "disk, and may this user write there? --home names another directory",
+            f"the cluster can't start in {found.home}: {where}: {error.strerror or error}: check the free disk space "
+            "and the write permission, or choose another directory with --home",
         ) from error
     addresses = f"{servers(local.configuration)}, home {found.home}"
     name = local.configuration.cluster_id
     print_progress(
-        f"cluster {name} runs: {addresses}" if fresh else f"cluster {name} runs already: {addresses}"
+        f"cluster {name} runs: {addresses}" if fresh else f"cluster {name} already runs: {addresses}"
     )
     return ExitCode.OK
 
@@ -90,11 +92,14 @@ def start(
 @app.command()
 def stop(
     suspend: Annotated[
-        bool, typer.Option("--suspend", help="Suspend the jobs instead: they go on with the next start.")
+        bool,
+        typer.Option(
+            "--suspend", help="Suspend the jobs instead of cancelling them. The next start resumes them."
+        ),
     ] = False,
     home: Home = None,
 ) -> int:
-    """Cancel the jobs, let the processes leave in order, then stop ZooKeeper and Kafka. What the log holds stays."""
+    """Cancel the jobs, stop the processes, then stop ZooKeeper and Kafka. The log is kept."""
     from ..local import LocalCluster
     from ..local.topic_recovery import describe_remaining_topics
 
@@ -118,7 +123,7 @@ def status(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Show processes, who leads what, TaskExecutors, slots and jobs. Exit code 3 where a part does not run."""
+    """Show processes, masters and their roles, TaskExecutors, slots and jobs. Exit code 3 if a process is down."""
     from ..local import LocalCluster
 
     found = configuration(home, bootstrap_servers, cluster_id)
@@ -162,9 +167,9 @@ def snapshot(
     cluster_id: ClusterId = None,
     definitions: Definitions = None,
 ) -> int:
-    """Take a snapshot of the log's state now: jobmanagers begin with it when they start.
+    """Take a snapshot of the log's state now. Jobmanagers load it when they start.
 
-    The cluster need not run, and does not pause; what is needed is its Kafka and its storage.
+    The command needs the cluster's Kafka and storage. The jobmanagers need not run; if they run, they do not pause.
     """
     found = find_cluster(home, bootstrap_servers, cluster_id, definitions)
     from ....infra.logging_setup import log_to_stderr
@@ -182,14 +187,15 @@ def snapshot(
         raise CommandFailure(ExitCode.UNREACHABLE, f"the snapshot could not be stored: {error}") from error
     if taken is None:
         raise CommandFailure(
-            ExitCode.NOT_FOUND, f"the log of cluster {found.cluster_id} is empty: nothing to take"
+            ExitCode.NOT_FOUND,
+            f"the log of cluster {found.cluster_id} is empty: there is no state to snapshot",
         )
     if output is Format.JSON:
         import msgspec
 
         print_result(msgspec.json.encode(taken).decode())
     else:
-        there = "" if taken.fresh else ", which was there already"
+        there = "" if taken.fresh else ", which already existed"
         print_result(f"snapshot of offset {taken.offset}, {taken.size:,} bytes, {taken.uri}{there}")
     return ExitCode.OK
 
@@ -199,7 +205,7 @@ app.command()(upgrade)
 
 @contextmanager
 def progress(title: str) -> Iterator[Any]:
-    """A function that tells of each step; on a terminal with a spinner for what is going on."""
+    """Yields a function that prints a progress line. A terminal also shows a spinner with `title`."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -1,6 +1,6 @@
-"""`tailrace cluster clean`: what is left in ZooKeeper and storage although nobody will use it goes, when people say so.
+"""`tailrace cluster clean`: removes unused ZooKeeper nodes, blobs and snapshots.
 
-A log without events knows no jobs, so that by it everything would go: it is taken for the wrong one.
+An empty log knows no jobs, so every resource would look unused. The command therefore rejects an empty log.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from ..render.output import print_progress, print_result
 
 def clean(
     yes: Annotated[
-        bool, typer.Option("--yes", help="Remove it; else only show what would be removed.")
+        bool, typer.Option("--yes", help="Remove the orphans. Without it, the command only lists them.")
     ] = False,
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Remove orphans: nodes in ZooKeeper, blobs and snapshots that the log has no use for.
+    """Remove orphans: ZooKeeper nodes, blobs and snapshots that the log does not use.
 
-    Shows them and why, and removes nothing without --yes. The cluster need not run; what is needed is its Kafka.
+    The command lists every orphan with the reason, and removes them only with --yes. It needs the cluster's Kafka; the
+    other processes need not run.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     from ....infra.logging_setup import log_to_stderr
@@ -50,7 +51,8 @@ def clean(
         raise CommandFailure(
             ExitCode.NOT_FOUND,
             f"the log of cluster {configuration.cluster_id} on Kafka at {configuration.bootstrap_servers} holds no "
-            f"event, but {len(found)} things of it are kept elsewhere: is this its Kafka? Nothing was removed",
+            f"event, but {len(found)} resources of the cluster exist elsewhere: nothing was removed; check that this "
+            "is the cluster's Kafka",
         )
     if output is Format.JSON:
         import msgspec
@@ -69,6 +71,8 @@ def clean(
         try:
             remove_orphan(configuration, found)
         except OrphanNotRemoved as error:
-            raise CommandFailure(ExitCode.UNREACHABLE, f"not all of {things} went: {error}") from error
+            raise CommandFailure(
+                ExitCode.UNREACHABLE, f"not all of {things} could be removed: {error}"
+            ) from error
         print_progress(f"{things} removed")
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""`tailrace cluster recover`: the way back for a cluster whose log holds a claim with an epoch that is out of reach."""
+"""`tailrace cluster recover`: repairs a cluster whose log holds a leadership claim with an impossibly high epoch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from ..render.output import print_progress, print_result
 
 def recover(
     yes: Annotated[
-        bool, typer.Option("--yes", help="Remove the wrong snapshots; else only show them.")
+        bool,
+        typer.Option("--yes", help="Remove the wrong snapshots. Without it, the command only lists them."),
     ] = False,
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Find claims to lead that use up all epochs, and remove the snapshots that took them for valid.
+    """Find leadership claims that use up all epochs, and remove the snapshots that accepted such a claim.
 
-    Reads the whole log, and writes nothing into it. Removes nothing without --yes. Run it when no jobmanager runs, if
-    none can claim its roles any more; then start the cluster again.
+    Use it if no jobmanager can claim its roles any more. Stop all jobmanagers, run it, then start the cluster again. It
+    reads the whole log and writes nothing into it. It removes snapshots only with --yes.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     from ....infra.logging_setup import log_to_stderr
@@ -45,25 +46,23 @@ def recover(
     else:
         for claim in found.claims:
             print_result(
-                f"offset {claim.offset}: a claim of {claim.role} under epoch {claim.epoch}, after {claim.last}: "
+                f"offset {claim.offset}: a claim of {claim.role} with epoch {claim.epoch}, after epoch {claim.last}: "
                 "readers ignore it"
             )
         for snapshot in found.snapshots:
-            print_result(
-                f"{snapshot.uri}: who leads {', '.join(snapshot.roles)} in it is not what the log says"
-            )
+            print_result(f"{snapshot.uri}: its leader of {', '.join(snapshot.roles)} differs from the log")
     if found.exhausted:
         raise CommandFailure(
             ExitCode.PROCESS_FAILED,
-            f"the epochs of {', '.join(found.exhausted)} are used up: no process can claim them any more; go on under "
-            "another cluster id: `tailrace log export`, then `tailrace log import`",
+            f"the epochs of {', '.join(found.exhausted)} are used up: no process can claim these roles any more; move "
+            "the log to another cluster id: `tailrace log export`, then `tailrace log import`",
         )
     if found.snapshots:
         things = f"{len(found.snapshots)} wrong snapshot{'' if len(found.snapshots) == 1 else 's'}"
         how = "removed" if yes else "nothing was removed: `tailrace cluster recover --yes` removes them"
         print_progress(f"{things}; {how}")
     elif found.claims:
-        print_progress("no snapshot is wrong: `tailrace cluster start` goes on with this log")
+        print_progress("no snapshot is wrong: `tailrace cluster start` continues with this log")
     else:
         print_progress(
             f"cluster {configuration.cluster_id} needs no recovery: its {found.end:,} offsets hold no such claim"

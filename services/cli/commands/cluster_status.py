@@ -1,4 +1,4 @@
-"""What `tailrace cluster status` shows: as data, and for people."""
+"""Builds the output of `tailrace cluster status`, as data for JSON and as tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def servers(configuration: Configuration) -> str:
-    """Where Kafka is, and ZooKeeper where it is used."""
+    """Returns the address of Kafka and, if the cluster uses it, of ZooKeeper."""
     from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
     from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
 
@@ -33,6 +33,7 @@ def servers(configuration: Configuration) -> str:
 
 
 def processes(local: LocalCluster) -> list[dict[str, Any]]:
+    """Returns the processes of the cluster on this machine: name, pid (None if never started), and whether it runs."""
     found = [
         {"name": process.name, "pid": process.record.pid, "running": process.is_running()}
         for process in [*local.processes.values(), *local.workers.values()]
@@ -51,9 +52,9 @@ def processes(local: LocalCluster) -> list[dict[str, Any]]:
 def cluster_to_data(
     fold: HistoryProjection, kept: ClusterResources, configuration: Configuration, local: LocalCluster | None
 ) -> dict[str, Any]:
-    """What is known of a cluster: from its log, ZooKeeper and storage, and of its processes on this machine.
+    """Returns the status of a cluster from its log, ZooKeeper, storage, and its processes on this machine.
 
-    `kept` was looked at before the log was read.
+    The caller reads `kept` before it reads the log.
     """
     import msgspec
 
@@ -84,7 +85,10 @@ def cluster_to_data(
 def _masters(
     leading: Sequence[LeaderView], found: tuple[RoleNodes, ...] | None, local: LocalCluster | None
 ) -> list[dict[str, Any]]:
-    """Every jobmanager that runs here, stands for election, or leads something by the log; its name if it is ours."""
+    """Returns every jobmanager that runs here, stands for election, or leads a role in the log.
+
+    `name` is None for a jobmanager that this machine's cluster did not start.
+    """
     contenders = None
     if found is not None:
         contenders = dict.fromkeys(each.address for role in found for each in role.contenders)
@@ -148,19 +152,19 @@ def show(data: dict[str, Any]) -> None:
 
 
 def format_roles(master: dict[str, Any]) -> str:
-    """What a master leads, in a few words."""
+    """Returns the roles that a master leads, and the number of its JobMasters."""
     roles = [role for role in master["leads"] if kind_of(role) != JOB_MASTER]
     jobs = len(master["leads"]) - len(roles)
     said = [*roles, *([f"{jobs} job{'' if jobs == 1 else 's'}"] if jobs else [])]
     if not said:
         return "nothing: stands by" if master["stands_for_election"] else "nothing"
-    # Its claims stay in the log until somebody else makes his.
+    # The claims of a dead master stay in the log until another master claims the roles.
     gone = master["running"] is False or master["stands_for_election"] is False
     return ", ".join(said) + (" (is gone)" if gone else "")
 
 
 def counts(statuses: Iterable[JobStatus]) -> dict[str, int]:
-    """How many jobs run (or are on their way to that, or to their end), are suspended, and have ended."""
+    """Returns the number of running, suspended and ended jobs. A job that starts or ends counts as running."""
     found = Counter(
         "ended" if each in JOB_ENDS else "suspended" if each is JobStatus.SUSPENDED else "running"
         for each in statuses

@@ -1,4 +1,4 @@
-"""`tailrace cluster upgrade`: the rules of this release, once all masters know them."""
+"""`tailrace cluster upgrade`: raises the cluster's feature level to that of this release."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def upgrade(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Have the cluster go by the feature level of this release, for good.
+    """Raise the cluster's feature level to that of this release. This can't be undone.
 
-    Until then a cluster that an earlier release began goes by the rules of that one, also with newer processes. Run it
-    when all jobmanagers, TaskExecutors and clients are of this release: earlier ones stop at it.
+    A cluster that an earlier release created keeps that release's feature level until then. Run this command when all
+    jobmanagers, TaskExecutors and clients have this release: processes of earlier releases stop at the new level.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     from ...client.feature_level_upgrade import raise_to_latest_level as ask
@@ -26,7 +26,7 @@ def upgrade(
 
         print_result(json.dumps({"before": before, "feature_level": now}))
     elif before == now:
-        print_progress(f"the cluster is at feature level {now} already, which is this release's")
+        print_progress(f"the cluster already has feature level {now}, the level of this release")
     else:
-        print_progress(f"the cluster is at feature level {now} now; it was at {before}")
+        print_progress(f"the cluster now has feature level {now}; before it had {before}")
     return 0

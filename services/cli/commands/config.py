@@ -1,4 +1,4 @@
-"""`tailrace config`: every option, its value here, and where that comes from."""
+"""`tailrace config`: lists every option, its value here, and the source of the value."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ if TYPE_CHECKING:
 
 
 def config(
-    changed: Annotated[bool, typer.Option("--changed", help="Only what has not its default.")] = False,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only options whose value is not the default.")
+    ] = False,
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
     definitions: Definitions = None,
 ) -> int:
-    """List the options: key, value, and where it was set. Says what a process that starts here would go by.
+    """List the options that a process started here would use: key, value, and where it was set.
 
-    What the command line of `cluster start` has set holds until `cluster stop`: it is from cluster.json.
+    Options from the command line of `cluster start` hold until `cluster stop`. They come from cluster.json.
     """
-    found = _of_cluster(configuration(home, bootstrap_servers, cluster_id, definitions))
+    found = _with_cluster_record(configuration(home, bootstrap_servers, cluster_id, definitions))
     from ...configuration.configuration import DEFAULT, display_value
 
-    settings = [each for each in found.effective() if not changed or each.origin != DEFAULT]
-    values = [(each.key, display_value(each), each.origin) for each in settings]
+    settings = [setting for setting in found.effective() if not changed or setting.origin != DEFAULT]
+    values = [(setting.key, display_value(setting), setting.origin) for setting in settings]
     if output is Format.TEXT:
         print_table("Options", ("KEY", "VALUE", "FROM"), values)
         return 0
@@ -47,13 +49,13 @@ def config(
     return 0
 
 
-def _of_cluster(found: Configuration) -> Configuration:
-    """With what the cluster that lives in the home was started with, below what this command line says."""
+def _with_cluster_record(found: Configuration) -> Configuration:
+    """Adds the options that the cluster in the home was started with. This command line takes precedence."""
     from ..local.cluster_record import read_record, record_path
 
     record = read_record(found.home)
     if record is None:
         return found
-    here = {each.key for each in found.settings() if each.origin.startswith("-")}
+    here = {setting.key for setting in found.settings() if setting.origin.startswith("-")}
     started = {key: value for key, value in record.configuration.items() if key not in here}
     return found.replace(started, str(record_path(found.home)))

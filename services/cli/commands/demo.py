@@ -1,4 +1,4 @@
-"""`tailrace demo`: the whole of it, from nothing to the story of what happened, in half a minute."""
+"""`tailrace demo`: starts a cluster, runs a job, checks its result, stops, and prints the log, in half a minute."""
 
 from __future__ import annotations
 
@@ -29,18 +29,21 @@ _TOP = 5
 
 
 def demo(
-    windows: Annotated[int, typer.Option(min=1, max=1000, help="How many windows to wait for.")] = 2,
+    windows: Annotated[int, typer.Option(min=1, max=1000, help="Number of windows to wait for.")] = 2,
     window_seconds: Annotated[int, typer.Option(min=1, max=3600, help="The size of the windows.")] = 5,
     parallelism: Annotated[
-        int, typer.Option("--parallelism", "-p", min=1, max=4, help="Of all but the source.")
+        int,
+        typer.Option(
+            "--parallelism", "-p", min=1, max=4, help="Parallelism of all operators except the source."
+        ),
     ] = 2,
-    words_per_second: Annotated[int, typer.Option(min=1, help="How fast text is sent.")] = 2000,
+    words_per_second: Annotated[int, typer.Option(min=1, help="Number of words sent per second.")] = 2000,
     home: Annotated[
         Path | None,
         typer.Option(help="Keep the cluster's data and logs here. \\[default: a temporary directory]"),
     ] = None,
 ) -> int:
-    """Start a cluster, count words in windows, check the counts, shut down, and tell the story from the log."""
+    """Start a cluster, count words in windows, check the counts, shut down, and show the history from the log."""
     with _home(home) as place, _Screen() as screen:
         from ..demo import TextServer
         from ..local import LocalCluster
@@ -51,13 +54,13 @@ def demo(
         try:
             right = _Demo(cluster, server, screen).run(windows, window_seconds, parallelism)
         except BaseException:
-            screen.step("ending all processes")
+            screen.step("stopping all processes")
             cluster.kill()
             raise
         finally:
             server.close()
         if home is not None:
-            screen.step(f"data and logs stay in {home}")
+            screen.step(f"data and logs are kept in {home}")
     return ExitCode.OK if right else ExitCode.DEMO_MISMATCH
 
 
@@ -76,10 +79,10 @@ class _Demo:
             f"WindowWordCount: parallelism {parallelism}, windows of {window_seconds} s, text from a socket"
         )
         right = self._count(graph, windows, window_seconds)
-        screen.title("Shutting down in order")
+        screen.title("Shutting down")
         self._cluster.stop_processes("the demo is over")
-        screen.title("The story, from the log: offset, time, who to whom, what, because of what, key fields")
-        self._tell_story()
+        screen.title("The history, from the log: offset, time, sender -> recipient, type, cause, key fields")
+        self._print_history()
         self._cluster.stop()
         screen.title(f"Done in {time.monotonic() - begun:.1f} s")
         return right
@@ -111,7 +114,7 @@ class _Demo:
             screen.step(f"job {job_id} is accepted")
             self._await_running(conversation, job_id)
             shown = self._watch(configuration, conversation, job_id, wanted, window_seconds)
-            screen.step(f"{len(shown)} windows are complete: ending the text")
+            screen.step(f"{len(shown)} windows are complete: stopping the text source")
             self._server.close()
             ended = conversation.finished(job_id, _END_TIMEOUT_S)
             if ended is None:
@@ -139,10 +142,12 @@ class _Demo:
                 case _:
                     return None
 
-        said = conversation.wait_for(answer, _ACCEPT_TIMEOUT_S)
-        if said is None or isinstance(said, JobFinished):
+        found = conversation.wait_for(answer, _ACCEPT_TIMEOUT_S)
+        if found is None or isinstance(found, JobFinished):
             why = (
-                "did not get its slots in time" if said is None else f"is {said.status.value}: {said.reason}"
+                "did not get its slots in time"
+                if found is None
+                else f"is {found.status.value}: {found.reason}"
             )
             raise CommandFailure(ExitCode.JOB, f"job {job_id} {why}")
         self._screen.step(f"its tasks are deployed ({time.monotonic() - begun:.2f} s)")
@@ -150,7 +155,7 @@ class _Demo:
     def _watch(
         self, configuration: Configuration, conversation: Any, job_id: str, wanted: int, window_seconds: int
     ) -> list[Window]:
-        """Shows windows as they close until there are enough; fails where the job ends or nothing comes."""
+        """Prints windows as they close, until `wanted` windows closed. Raises CommandFailure if it takes too long."""
         import queue
         import threading
 
@@ -192,7 +197,7 @@ class _Demo:
         return shown
 
     def _again(self, configuration: Configuration, job_id: str) -> list[Window]:
-        """The windows, from all that the job printed."""
+        """Returns the windows, from the job's complete output."""
         from ...client import read_output
         from ..demo import WindowCounts
 
@@ -201,7 +206,7 @@ class _Demo:
             tally.add(record, 0.0)
         return tally.windows()
 
-    def _tell_story(self) -> None:
+    def _print_history(self) -> None:
         from ...history import HistoryProjection
         from ...history.entity_history import align_columns
         from ...log.factory import open_event_log
@@ -213,7 +218,7 @@ class _Demo:
 
 
 class _Screen:
-    """Headings, steps and results: with colour and a spinner on a terminal, plain lines elsewhere."""
+    """Prints headings, steps and results: with colour and a spinner on a terminal, as plain lines elsewhere."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -252,7 +257,7 @@ class _Screen:
 
 @contextmanager
 def _home(home: Path | None) -> Iterator[Path]:
-    """The given home, or a temporary one, which stays only where something went wrong."""
+    """Yields the given home, or a temporary one, which is kept only after an error."""
     if home is not None:
         yield home
         return
@@ -260,7 +265,7 @@ def _home(home: Path | None) -> Iterator[Path]:
     try:
         yield place
     except Exception:
-        typer.echo(f"the logs of the processes stay in {place}/log", err=True)
+        typer.echo(f"the logs of the processes are kept in {place}/log", err=True)
         raise
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
@@ -271,7 +276,7 @@ def _home(home: Path | None) -> Iterator[Path]:
 def _configuration(home: Path) -> Configuration:
     from ..args.common_options import configuration
 
-    # A cluster of its own, whatever the environment says of others.
+    # The empty address makes the demo start its own Kafka, also if the environment names another cluster.
     slots = {"the demo": ("taskmanager.numberOfTaskSlots", 2)}
     return configuration(home, "", "demo", more=slots)
 

@@ -1,4 +1,4 @@
-"""`tailrace diff`: what changed between two places of the log, entity by entity."""
+"""`tailrace diff`: compares the states at two offsets of the log, entity by entity."""
 
 from __future__ import annotations
 
@@ -30,24 +30,22 @@ def diff(
         typer.Option(
             "--from",
             metavar=PLACE,
-            help="After the event at this offset, or of this time: 2026-11-22T08:30, 08:30 (today), -10m (ago).",
+            help="The state after this offset or time: 2026-11-22T08:30, 08:30 (today), -10m (10 minutes ago).",
         ),
     ],
     last: Annotated[
-        str | None, typer.Option("--to", metavar=PLACE, help="The same. \\[default: the last event]")
+        str | None, typer.Option("--to", metavar=PLACE, help="Like --from. \\[default: the last event]")
     ] = None,
-    fields: Annotated[
-        bool, typer.Option("--fields", help="Every field of the states that is not the same, too.")
-    ] = False,
+    fields: Annotated[bool, typer.Option("--fields", help="Also show every field that differs.")] = False,
     output: Output = Format.TEXT,
     file: File = None,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Print what changed between two moments: jobs and their tasks, TaskExecutors and their slots, leaders.
+    """Compare the state at two offsets or times: jobs and tasks, TaskExecutors and slots, leaders.
 
-    -o json has all that is not the same in the states: applied to the first moment, it gives the second.
+    -o json prints all differences. They turn the first state into the second.
     """
     from ....infra.logging_setup import log_to_stderr
 
@@ -102,7 +100,7 @@ def _text(
     yield f"to offset   {after.offset}  {format_moment(times[1])}  state hash {after.state_hash}"
     yield f"{abs(after.offset - before.offset):,} events{_between(times)}"
     if not found.changes:
-        yield "nothing is different"
+        yield "the states are equal"
         return
     yield ""
     for each in entities:
@@ -111,7 +109,7 @@ def _text(
             yield from (f"      {field}" for field in map(field_line, each.changes))
     if not fields:
         yield ""
-        yield f"{_format_count(len(found.changes))} not the same: --fields shows more"
+        yield f"{_format_count(len(found.changes))} differ: --fields shows them"
 
 
 def _format_count(count: int) -> str:
@@ -134,11 +132,11 @@ def _headline(each: EntityDifference) -> str:
         shown, name = each.name or entity.id, ""
     else:
         shown = entity.id
-    told = "; ".join(_fact(*pair) for pair in each.facts.items() if pair[0] != "name")
-    if not told:
-        told = _format_count(len(each.changes))
+    facts = "; ".join(_fact(*pair) for pair in each.facts.items() if pair[0] != "name")
+    if not facts:
+        facts = _format_count(len(each.changes))
     return escape_control_characters(
-        f"{_SIGNS[each.became.value]} {below}{called}{shown}{name}: {shorten_ids(told)}"
+        f"{_SIGNS[each.became.value]} {below}{called}{shown}{name}: {shorten_ids(facts)}"
     )
 
 
@@ -152,7 +150,7 @@ def _fact(name: str, pair: tuple[str | None, str | None]) -> str:
 
 
 def field_line(change: StateChange) -> str:
-    """A change of a field, in a line: where, what was, what is."""
+    """Returns a change of a field as one line: its path, the old value, the new value."""
     from ...history.state_diff import ChangeKind
     from ...history.state_tree import change_path, format_path
 

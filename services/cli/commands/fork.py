@@ -1,4 +1,4 @@
-"""`tailrace fork`: a new cluster whose log begins with another one's history, with simulated TaskExecutors."""
+"""`tailrace fork`: creates a cluster with simulated TaskExecutors whose log starts with another cluster's log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def fork(
-    to: Annotated[str, typer.Option("--to", metavar="CLUSTER", help="What the new cluster is called.")],
+    to: Annotated[str, typer.Option("--to", metavar="CLUSTER", help="The id of the new cluster.")],
     place: At = None,
     to_home: Annotated[
         Path | None,
@@ -37,7 +37,7 @@ def fork(
         typer.Option(
             "--to-kafka",
             metavar="HOST:PORT,...",
-            help="Where its topics are to be. \\[default: a Kafka of its own, in its home]",
+            help="The Kafka for the new cluster's topics. \\[default: an own Kafka, in the new home]",
         ),
     ] = None,
     output: Output = Format.TEXT,
@@ -46,10 +46,10 @@ def fork(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Make a cluster that goes on from any place of a history: real masters, simulated TaskExecutors, to try things on.
+    """Create a test cluster that continues a history from an offset or time: real masters, simulated TaskExecutors.
 
-    The TaskExecutors that were registered there are simulated, under their resource ids, with the tasks that they ran.
-    Nothing of the cluster whose history it is is touched: neither topics, nor checkpoints.
+    The command simulates the TaskExecutors that were registered at that offset, with their resource ids and tasks. It
+    does not change the topics or checkpoints of the original cluster.
     """
     target = _target(to, to_home, to_kafka)
     with find_source(home, bootstrap_servers, cluster_id, file) as source:
@@ -71,22 +71,22 @@ def fork(
             "forked_from": cluster,
             "offset": offset,
             "state_hash": imported.state_hash,
-            "task_executors": [each.resource_id for each in members],
+            "task_executors": [member.resource_id for member in members],
         }
         print_result(json.dumps(data))
         return ExitCode.OK
-    slots = sum(each.slots for each in members)
-    print_result(f"cluster {to} begins with the {offset + 1:,} events of {cluster} up to offset {offset}")
-    print_result(f"state hash {imported.state_hash}, of both alike")
+    slots = sum(member.slots for member in members)
+    print_result(f"cluster {to} starts with the {offset + 1:,} events of {cluster} up to offset {offset}")
+    print_result(f"state hash {imported.state_hash}, the same in both clusters")
     print_result(
         f"{len(members)} TaskExecutors with {slots} slots will be simulated; its home is {target.home}"
     )
-    print_progress(f"`tailrace cluster start --home {target.home}` brings it to life")
+    print_progress(f"`tailrace cluster start --home {target.home}` starts it")
     return ExitCode.OK
 
 
 def _target(to: str, to_home: Path | None, to_kafka: str | None) -> Configuration:
-    """Of the new cluster; its home has none yet."""
+    """Returns the configuration of the new cluster. Raises CommandFailure if its home already holds a cluster."""
     from ...configuration import Configuration, ConfigurationError
     from ...configuration.sources import FILE
     from ..local.cluster_record import record_path
@@ -103,7 +103,7 @@ def _target(to: str, to_home: Path | None, to_kafka: str | None) -> Configuratio
         if taken.exists():
             raise CommandFailure(
                 ExitCode.USAGE,
-                f"{taken} is there: {path} is the home of a cluster; give another one with --to-home",
+                f"{taken} exists: {path} is already the home of a cluster; choose another one with --to-home",
             )
     return made
 
@@ -114,7 +114,7 @@ def _make(home: Path) -> None:
     except OSError as error:
         why = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
         raise CommandFailure(
-            ExitCode.USAGE, f"{home} can't be the home of a cluster: {why}; give another one with --to-home"
+            ExitCode.USAGE, f"{home} can't be the home of a cluster: {why}; choose another one with --to-home"
         ) from error
 
 
@@ -125,16 +125,16 @@ def _check_whole(source: LogSource) -> None:
     if first is not None:
         first = first_offset(source.log)
     if first != 0:
-        what = "it is a selection" if first is None else f"it begins at offset {first}"
+        what = "it is a selection of events" if first is None else f"it starts at offset {first}"
         raise CommandFailure(
             ExitCode.ARCHIVE,
-            f"{source.log.topic} can't be forked: {what}, and the new cluster's log begins with all that was said",
+            f"{source.log.topic} can't be forked: {what}, but the new cluster needs the whole log from offset 0",
         )
 
 
 @contextmanager
 def _kafka(target: Configuration) -> Iterator[Configuration]:
-    """The target with the address of its Kafka, which runs meanwhile."""
+    """Yields the target's configuration with the address of its Kafka. Kafka runs until the context ends."""
     from ..local.servers import Servers
 
     if target.bootstrap_servers:
@@ -164,27 +164,27 @@ def _create_fork(
     imported = _import_history(source, offset, target, reachable)
     _make(target.home)
     write_members(target.home, read_fork_members(replica))
-    # Last of all: with that the home is a cluster's.
+    # Write the settings last: they mark the directory as the home of a cluster.
     more = {} if external is None else {"bootstrap.servers": target.bootstrap_servers}
-    # Its clock goes on from there: what waited has not waited since.
+    # The new cluster's clock continues at the fork's time, so that no timeout has expired since then.
     behind = wall_clock() - _time_at(source, offset)
     write_settings(target.home, read_fork_settings(replica, target.cluster_id, behind, more))
     return imported
 
 
 def _time_at(source: LogSource, offset: int) -> int:
-    """The latest time of the last events up to the place; now, where there are none."""
+    """Returns the latest time of the last 1,000 events up to `offset`, or the current time if there are none."""
     from ...host.host import wall_clock
     from ...log.event_log import read_to_end
 
     batches = read_to_end(source.log, max(0, offset - 1_000), end=offset + 1)
-    return max((each.header.time for batch in batches for each in batch), default=wall_clock())
+    return max((record.header.time for batch in batches for record in batch), default=wall_clock())
 
 
 def _import_history(
     source: LogSource, offset: int, target: Configuration, reachable: Configuration
 ) -> ImportResult:
-    """By way of a file, so that what arrives is held against what was there."""
+    """Copies the log through an exported file. The import compares the written log with the file's state hash."""
     from ...history.archive.exporter import EventSelection, export
     from ...history.archive.file_log import FileLog
     from ...history.archive.formats import ArchiveFormat

@@ -1,4 +1,4 @@
-"""`tailrace list`, `cancel` and `output`: the jobs of a cluster."""
+"""`tailrace list`, `cancel` and `output`: list jobs, cancel a job, print a job's output."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ JobId = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="The job's id, as much of its beginning as is unique, or its name. Of several with that name, the one "
-        "that has not ended.",
+        help="The job's id, a unique prefix of it, or its name. If several jobs match, the one that has not ended.",
     ),
 ]
 
@@ -37,7 +36,7 @@ def list_jobs(
         typer.Option(
             "--status",
             metavar="STATUS",
-            help="Only jobs of this status, such as RUNNING or failed; may be given several times.",
+            help="Only jobs with this status, such as RUNNING or failed; may be given several times.",
         ),
     ] = None,
     name: Annotated[
@@ -48,7 +47,7 @@ def list_jobs(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """List all jobs, oldest first, with their status and their tasks by state. JSON: one object a line."""
+    """List all jobs, oldest first, with their status and their tasks by state. JSON: one object per line."""
     wanted = _statuses(status or [])
     found = read_jobs(find_cluster(home, bootstrap_servers, cluster_id))
     found = [job for job in found if is_listed(job, wanted, name)]
@@ -68,7 +67,7 @@ def list_jobs(
 
 
 def is_listed(job: JobView, statuses: Collection[str], name: str | None) -> bool:
-    """Whether `list` shows a job: of one of the statuses, of any where there are none, and with the name."""
+    """Whether `list` shows a job. An empty `statuses` allows all; `name` must be in the job's name or id."""
     if statuses and job.status.value not in statuses:
         return False
     return name is None or any(name.lower() in text.lower() for text in (job.name, job.job_id))
@@ -79,14 +78,16 @@ def _statuses(given: Sequence[str]) -> set[str]:
     found = {text.upper() for text in given}
     if wrong := sorted(found - known):
         raise CommandFailure(
-            ExitCode.USAGE, f"{wrong[0]!r} is no status of a job: it may be {', '.join(sorted(known))}"
+            ExitCode.USAGE, f"{wrong[0]!r} is no job status: use one of {', '.join(sorted(known))}"
         )
     return found
 
 
 def failure_reason(job: JobView, longest: int | None = _MAX_REASON_LENGTH) -> str:
-    """Why a job restarts, waits, or is in its state, where there is anything to say; in one line of at most `longest`
-    characters. A stack is left out."""
+    """Returns why a job restarts, waits, or is in its state, as one line without a stack trace.
+
+    The line has at most `longest` characters. It is empty if there is no reason.
+    """
     text = job.reason or ""
     if job.restarting is not None:
         text = f"restarting, attempt {job.restarting.attempt_number + 1}: {job.restarting.reason}"
@@ -102,12 +103,14 @@ def failure_reason(job: JobView, longest: int | None = _MAX_REASON_LENGTH) -> st
 
 def cancel(
     job: JobId,
-    detached: Annotated[bool, typer.Option("--detached", "-d", help="Do not wait for its end.")] = False,
+    detached: Annotated[
+        bool, typer.Option("--detached", "-d", help="Do not wait until the job has ended.")
+    ] = False,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Cancel a job, and wait until it has ended."""
+    """Cancel a job and wait until it has ended."""
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     found = find_job(read_jobs(configuration), job)
     if found.status in JOB_ENDS:
@@ -119,7 +122,7 @@ def cancel(
 
         with Client(configuration, name="cancel", timeout=10.0) as client:
             client.cancel(found.job_id)
-        print_progress(f"job {found.job_id}: its cancellation was asked for")
+        print_progress(f"job {found.job_id}: cancellation is requested")
         return ExitCode.OK
     status = cancel_and_wait(configuration, found.job_id)
     print_progress(f"job {found.job_id} is {status.value}")
@@ -129,34 +132,34 @@ def cancel(
 def cancel_and_wait(
     configuration: Configuration, job_id: str, *, keep_checkpoints: bool = False
 ) -> JobStatus:
-    """The status with which the job has ended. Raises Failure where the request is refused or nothing comes of it."""
+    """Cancels a job and returns its final status. Raises CommandFailure if rejected or not ended in time."""
     from ....schemas.client import CancelJobRejected, JobStatusChanged
     from ....schemas.event import Record
     from ...client import Client
 
     def answer(record: Record) -> CancelJobRejected | JobStatusChanged | None:
         match record.body:
-            case CancelJobRejected(job_id=of) as refused if of == job_id:
-                return refused
-            case JobStatusChanged(job_id=of, status=now) as ended if of == job_id and now in JOB_ENDS:
+            case CancelJobRejected() as rejected if rejected.job_id == job_id:
+                return rejected
+            case JobStatusChanged(status=status) as ended if ended.job_id == job_id and status in JOB_ENDS:
                 return ended
             case _:
                 return None
 
     with Client(configuration, name="cancel", timeout=10.0) as client, client.subscribe() as conversation:
         client.cancel(job_id, keep_checkpoints=keep_checkpoints)
-        said = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
-    if isinstance(said, CancelJobRejected | JobStatusChanged):
-        return status_from_answer(said)
+        found = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
+    if isinstance(found, CancelJobRejected | JobStatusChanged):
+        return status_from_answer(found)
     raise CommandFailure(
         ExitCode.UNREACHABLE,
-        f"job {job_id} did not end within {_CANCEL_TIMEOUT_S:g} s of the request to cancel it: see "
-        f"`tailrace log --job {job_id}`, and whether a jobmanager runs",
+        f"job {job_id} did not end within {_CANCEL_TIMEOUT_S:g} s after the cancel request: see "
+        f"`tailrace log --job {job_id}`, and check that a jobmanager runs",
     )
 
 
 def status_from_answer(answer: CancelJobRejected | JobStatusChanged) -> JobStatus:
-    """How a job ended that was to be cancelled. Raises Failure where the request is refused."""
+    """Returns the final status from the answer to a cancel request. Raises CommandFailure if it was rejected."""
     from ....schemas.client import JobStatusChanged
     from ...dispatcher.state import CANCELLED_BEFORE_BUILT, rejection_reason
 
@@ -164,7 +167,7 @@ def status_from_answer(answer: CancelJobRejected | JobStatusChanged) -> JobStatu
         return answer.status
     if answer.reason != rejection_reason(answer.job_id, CANCELLED_BEFORE_BUILT):
         raise CommandFailure(ExitCode.JOB, answer.reason)
-    # There never was a job, so it can't be cancelled: for who asked that is what was to come of it.
+    # The program was not built yet, so no job existed. For the user the result is the same: the job is cancelled.
     print_progress(f"the program of job {answer.job_id} was not built yet, and will not be built")
     return JobStatus.CANCELED
 
@@ -174,13 +177,13 @@ _CANCEL_TIMEOUT_S = 60.0
 
 def output(
     job: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")] = False,
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Print what a job's print sinks wrote. JSON: one object a line."""
+    """Print what a job's print sinks wrote. JSON: one object per line."""
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     found = find_job(read_jobs(configuration), job)
     from ....schemas.client import JobStatusChanged
@@ -191,7 +194,7 @@ def output(
             print_verbatim(format_output(record, output))
         return ExitCode.OK
     with Client(configuration, name="output", timeout=10.0) as client, client.subscribe() as conversation:
-        # It may have ended between the first look and the conversation's beginning.
+        # The job may have ended between the first read and the start of the subscription.
         ended = find_job(read_jobs(configuration), found.job_id).status in JOB_ENDS
 
         def over() -> bool:
@@ -208,7 +211,7 @@ def output(
 
 
 def read_jobs(configuration: Configuration) -> list[JobView]:
-    """All jobs, from the log. Raises LogUnavailable."""
+    """Returns all jobs from the log. Raises LogUnavailable."""
     from ...history.cluster_view import jobs
     from ..readers.cluster_state import replay_log
 
@@ -216,8 +219,10 @@ def read_jobs(configuration: Configuration) -> list[JobView]:
 
 
 def find_job(jobs: list[JobView], wanted: str) -> JobView:
-    """The job of that id; or the only one of that name, or whose id begins so. Where several have it, the only one of
-    them that has not ended. Raises Failure."""
+    """Returns the job with this id, name or id prefix. If several match, the only one of them that has not ended.
+
+    Raises CommandFailure if no job or several jobs match.
+    """
     exact = [job for job in jobs if job.job_id == wanted]
     named = [job for job in jobs if job.name == wanted or job.job_id.startswith(wanted)]
     live = [job for job in named if job.status not in JOB_ENDS]
@@ -226,17 +231,17 @@ def find_job(jobs: list[JobView], wanted: str) -> JobView:
         return found[0]
     if not found:
         raise CommandFailure(
-            ExitCode.NOT_FOUND, f"there is no job {wanted!r}: `tailrace list` shows those there are"
+            ExitCode.NOT_FOUND, f"there is no job {wanted!r}: `tailrace list` shows all jobs"
         )
     some = ", ".join(job.job_id for job in found[:5])
     raise CommandFailure(
         ExitCode.USAGE,
-        f"{wanted!r} is the name, or the beginning of the id, of {len(found)} jobs ({some}): give more of the id",
+        f"{wanted!r} is the name or id prefix of {len(found)} jobs ({some}): give a longer id prefix",
     )
 
 
 def format_output(record: OutputRecord, output: Format) -> str:
-    """A printed record as a line: as print wrote it, with its subtask or identifier; or all of it as JSON."""
+    """Returns a printed record as `SUBTASK> TEXT` or `IDENTIFIER:SUBTASK> TEXT`, or all its fields as JSON."""
     if output is Format.JSON:
         import msgspec
 

@@ -1,4 +1,4 @@
-"""`tailrace kafka-tools`: Kafka's own command line tools, at the Kafka of the cluster."""
+"""`tailrace kafka-tools`: runs Kafka's command line tools against the cluster's Kafka."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ TOOLS = {
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-acls": f"{_PACKAGE}.AclCommand",
 }
-"""The name of a tool, as Kafka's scripts have it -> its class."""
+"""The name of Kafka's script -> its Java class."""
 
 
 def kafka_tools(
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help=f"{', '.join(TOOLS)}; without `kafka-` too.")],
+    tool: Annotated[
+        str, typer.Argument(metavar="TOOL", help=f"{', '.join(TOOLS)}; the prefix `kafka-` is optional.")
+    ],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="For the tool: everything behind its name."),
+        typer.Argument(metavar="[ARGS]...", help="Arguments of the tool: everything after its name."),
     ] = None,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
 ) -> int:
-    """Run one of Kafka's own tools (kafka-topics, kafka-console-consumer, ...) at the cluster's Kafka.
+    """Run one of Kafka's tools (kafka-topics, kafka-console-consumer, ...) against the cluster's Kafka.
 
-    --bootstrap-server is given to it, unless it stands among its own arguments.
+    The command adds --bootstrap-server, unless the arguments contain it.
     """
     name = tool if tool.startswith("kafka-") else f"kafka-{tool}"
     if name not in TOOLS:
-        raise CommandFailure(ExitCode.USAGE, f"there is no tool {tool!r}: there are {', '.join(TOOLS)}")
+        raise CommandFailure(ExitCode.USAGE, f"there is no tool {tool!r}: use one of {', '.join(TOOLS)}")
     given = arguments or []
     if "--bootstrap-server" not in given:
         given = ["--bootstrap-server", find_cluster(home, bootstrap_servers, None).bootstrap_servers, *given]

@@ -1,4 +1,4 @@
-"""`tailrace jobmanager` and `tailrace taskexecutor`: one process of a cluster, in the foreground."""
+"""`tailrace jobmanager` and `tailrace taskexecutor`: run one process of a cluster in the foreground."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def jobmanager(
 ) -> int:
     """Run a jobmanager: Dispatcher, ResourceManager and the JobMasters of all jobs.
 
-    Killed at any moment it loses nothing: start it again. SIGTERM ends the process, not the cluster.
+    If it is killed, start it again: it recovers its state from the log. SIGTERM stops this process, not the cluster.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions)
     from ....infra import threads
@@ -51,18 +51,19 @@ def taskexecutor(
     resource_id: Annotated[
         str | None,
         typer.Option(
-            help="Its name. One that restarts under the same name goes on with its slots. \\[default: host-random]"
+            help="The resource id. A TaskExecutor that restarts with the same id keeps its slots. \\[default: "
+            "host-random]"
         ),
     ] = None,
-    slots: Annotated[int | None, typer.Option(help="Slots that it offers. \\[default: 2]")] = None,
+    slots: Annotated[int | None, typer.Option(help="Number of slots that it offers. \\[default: 2]")] = None,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
     definitions: Definitions = None,
 ) -> int:
-    """Run a TaskExecutor with its Spark and its tasks; may be started before the jobmanager.
+    """Run a TaskExecutor: a Spark session and its tasks. It may start before the jobmanager.
 
-    SIGTERM makes it leave in order. In a cluster that is simulated (`tailrace fork`) it runs no Spark and no tasks.
+    On SIGTERM it deregisters and stops. In a simulated cluster (`tailrace fork`) it runs no Spark and no real tasks.
     """
     more = {
         "--slots": ("taskmanager.numberOfTaskSlots", slots),
@@ -87,14 +88,14 @@ def taskexecutor(
     threads.handle(threads.end_process)
     scratch = configuration.home.absolute() / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
-    # Fresh for each process: what one that was killed has left there must not meet its successor.
+    # A new directory for every process, so that files of a killed predecessor are not reused.
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch, ignore_cleanup_errors=True) as own:
         entrypoint.run(configuration, name, Path(own), stop_on_signals())
     return ExitCode.OK
 
 
 def _simulated(configuration: Configuration, resource_id: str | None) -> int:
-    """One TaskExecutor whose tasks only run, or all that the home names."""
+    """Runs the simulated TaskExecutor `resource_id`, or all members of the home if it is None."""
     from ....infra import threads
     from ....infra.logging_setup import log_to_stderr
     from ...processes import simulated_taskexecutor as entrypoint
@@ -109,8 +110,8 @@ def _simulated(configuration: Configuration, resource_id: str | None) -> int:
     if not members:
         raise CommandFailure(
             ExitCode.USAGE,
-            f"{members_path(configuration.home)} names no TaskExecutors to simulate: give --resource-id, or fork a "
-            "cluster that has some",
+            f"{members_path(configuration.home)} lists no TaskExecutors to simulate: give --resource-id, or fork a "
+            "cluster that has TaskExecutors",
         )
     log_to_stderr()
     threads.handle(threads.end_process)

@@ -1,4 +1,4 @@
-"""`tailrace replay`: a history folded anew, and, with --check, decided anew."""
+"""`tailrace replay`: replays a log and, with --check, compares the roles' decisions with it."""
 
 from __future__ import annotations
 
@@ -23,29 +23,28 @@ def replay(
         Path | None,
         typer.Argument(
             metavar="[FILE]",
-            help="What `tailrace log export` wrote. \\[default: the cluster's log]",
+            help="A file that `tailrace log export` wrote. \\[default: the cluster's log]",
             show_default=False,
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Decide again, and compare with what was said then.")
+        bool, typer.Option("--check", help="Decide again, and compare with the events in the log.")
     ] = False,
     to: Annotated[
-        str | None, typer.Option("--to", metavar=PLACE, help="The last event. \\[default: the log's]")
+        str | None,
+        typer.Option("--to", metavar=PLACE, help="The last event. \\[default: the end of the log]"),
     ] = None,
-    most: Annotated[
-        int, typer.Option("--most", min=1, help="How many differences are shown before it gives up.")
-    ] = 20,
+    most: Annotated[int, typer.Option("--most", min=1, help="Stop after this number of differences.")] = 20,
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Fold a log from its beginning and print the hash of its states; with --check, hold every decision against it.
+    """Replay a log from its start and print the state hash; with --check, compare every decision with the log.
 
-    What a leader said must be what its role owes, from the state and at the time that the event names. A difference is
-    shown with the state around it, and ends the command with exit code 11: history would have gone otherwise with this
-    release.
+    --check computes what each leader decides from the state and at the time that its events name, and compares it with
+    the events in the log. A difference means that this release decides differently. The command prints it with the
+    state around it, and ends with exit code 11.
     """
     with find_source(home, bootstrap_servers, cluster_id, file) as source:
         checking, found, more = _replay(source, to, check=check, most=most)
@@ -56,24 +55,24 @@ def replay(
             raise CommandFailure(
                 ExitCode.NOT_FOUND,
                 f"nothing can be checked in {source.log.topic}: none of its {checking.counts.events:,} events is "
-                "marked as decided; a release that did not do so wrote them",
+                "marked as a decision; an earlier release without such marks wrote them",
             )
-        told = {
+        data = {
             "offset": replica.offset,
             "state_hash": state_hash(replica),
             "feature_level": replica.leadership.feature_level,
         }
     if output is Format.JSON:
-        _print_json(told, checking, found, check=check, more=more)
+        _print_json(data, checking, found, check=check, more=more)
     else:
-        _for_people(told, checking, found, check=check, more=more)
+        _print_text(data, checking, found, check=check, more=more)
     return ExitCode.DIFFERS if found else ExitCode.OK
 
 
 def _replay(
     source: LogSource, to: str | None, *, check: bool, most: int
 ) -> tuple[DecisionCheck, list[DecisionDifference], bool]:
-    """The check behind the last event; the differences, and whether there may be more."""
+    """Returns the check after the last event, the differences, and whether there may be more differences."""
     from ...core.replica import tune_gc_for_replay
     from ...history.log_position import LogPosition, first_offset
     from ...history.replay import DecisionCheck
@@ -89,12 +88,12 @@ def _replay(
         raise LogTruncated(source.log.topic, 0, first_offset(source.log))
     end = source.log.end() if to is None else source.at(LogPosition.parse(to)) + 1
     checking = DecisionCheck(replica)
-    tell = checking.check_record if check else checking.fold
+    process = checking.check_record if check else checking.fold
     found: list[DecisionDifference] = []
     with ProgressLine(f"{'checks' if check else 'reads'} {source.log.topic}", end) as progress:
         for batch in read_to_end(source.log, replica.offset + 1, end=end):
             for record in batch:
-                found += tell(record)
+                found += process(record)
             progress(batch[-1].offset + 1)
             if len(found) >= most:
                 return checking, found[:most], True
@@ -103,19 +102,19 @@ def _replay(
 
 
 def _print_json(
-    told: dict[str, Any], checking: DecisionCheck, found: list[DecisionDifference], *, check: bool, more: bool
+    data: dict[str, Any], checking: DecisionCheck, found: list[DecisionDifference], *, check: bool, more: bool
 ) -> None:
     import msgspec
 
     if check:
-        told["counts"] = checking.counts
-        told["differences"] = [each.as_data() for each in found]
-        told["complete"] = not more
-    print_result(msgspec.json.encode(told).decode())
+        data["counts"] = checking.counts
+        data["differences"] = [difference.as_data() for difference in found]
+        data["complete"] = not more
+    print_result(msgspec.json.encode(data).decode())
 
 
-def _for_people(
-    told: dict[str, Any], checking: DecisionCheck, found: list[DecisionDifference], *, check: bool, more: bool
+def _print_text(
+    data: dict[str, Any], checking: DecisionCheck, found: list[DecisionDifference], *, check: bool, more: bool
 ) -> None:
     from ....infra.sanitize import escape_control_characters
 
@@ -124,25 +123,25 @@ def _for_people(
             print_result(escape_control_characters(line))
         print_result("")
     print_result(
-        f"offset {told['offset']}  state hash {told['state_hash']}  feature level {told['feature_level']}"
+        f"offset {data['offset']}  state hash {data['state_hash']}  feature level {data['feature_level']}"
     )
     if not check:
         return
     counts = checking.counts
     print_result(
         f"{counts.events:,} events, {counts.decided:,} of them decided in {counts.turns:,} turns: {len(found)} "
-        f"{'difference' if len(found) == 1 else 'differences'}{', and maybe more behind' if more else ''}"
+        f"{'difference' if len(found) == 1 else 'differences'}{', and maybe more later' if more else ''}"
     )
-    passed_over = [
+    skipped = [
         f"{count:,} {what}"
         for count, what in (
-            (counts.fenced, "fenced (a leader spoke that had been deposed)"),
-            (counts.cut_off, "cut off (a leader died before it said all that it owed)"),
-            (counts.too_old, "decided on states from too long ago to be known"),
+            (counts.fenced, "fenced (their sender was a deposed leader)"),
+            (counts.cut_off, "incomplete (a leader died before it sent all its messages)"),
+            (counts.too_old, "decided on states that are too old to be kept"),
         )
         if count
     ]
-    if passed_over:
-        print_result(f"not held against anybody: {'; '.join(passed_over)}")
+    if skipped:
+        print_result(f"not compared: {'; '.join(skipped)}")
     if counts.hashes:
         print_result(f"{counts.hashes:,} state hashes of leaders compared")

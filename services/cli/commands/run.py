@@ -1,4 +1,4 @@
-"""`tailrace run`: runs a program here, gives its jobs to the cluster, and shows what they print."""
+"""`tailrace run`: runs a program here, submits its jobs to the cluster, and prints their output."""
 
 from __future__ import annotations
 
@@ -42,18 +42,20 @@ def run(
         str,
         typer.Argument(
             metavar="PROGRAM",
-            help="PROGRAM.py, run here; or module:function, run where the jobmanager is (application mode).",
+            help="PROGRAM.py runs here; module:function runs on the jobmanager's machine (application mode).",
         ),
     ],
     arguments: Arguments = None,
     parallelism: Parallelism = None,
     detached: Annotated[
-        bool, typer.Option("--detached", "-d", help="Return when the job is accepted, and print its id.")
+        bool, typer.Option("--detached", "-d", help="Print the job's id and return when the job is accepted.")
     ] = False,
     py_files: PyFiles = None,
     job_id: Annotated[
         str | None,
-        typer.Option(help="The job's id, for a module:function. \\[default: its name and a random part]"),
+        typer.Option(
+            help="The job's id, for a module:function. \\[default: the job's name and random digits]"
+        ),
     ] = None,
     from_savepoint: Annotated[
         str | None,
@@ -61,14 +63,14 @@ def run(
             "--from-savepoint",
             "-s",
             metavar="PATH",
-            help="Begin with this savepoint or checkpoint (path or URI).",
+            help="Restore the job from this savepoint or checkpoint (path or URI).",
         ),
     ] = None,
     allow_non_restored_state: Annotated[
         bool,
         typer.Option(
             "--allow-non-restored-state",
-            help="With -s: leave out state that no operator of the program takes.",
+            help="With -s: skip state that belongs to no operator of the program.",
         ),
     ] = False,
     output: Output = Format.TEXT,
@@ -77,16 +79,16 @@ def run(
     cluster_id: ClusterId = None,
     definitions: Definitions = None,
 ) -> int:
-    """Run a program's job on the cluster, wait for its end, and print what it prints.
+    """Run a program, submit its jobs to the cluster, wait until they end, and print their output.
 
-    Everything behind PROGRAM belongs to the program: options of tailrace go before it.
+    All arguments after PROGRAM go to the program: put options of tailrace before it.
 
     -D sets options of the job, which the program may set again (docs/configuration.md).
 
-    -s PATH goes on from a savepoint, also with a changed program or another parallelism (docs/checkpoints.md).
+    -s PATH restores a savepoint, also with a changed program or another parallelism (docs/checkpoints.md).
 
-    Ctrl-C cancels the job and waits for its end; again: leaves it to the cluster. SIGTERM ends the command, and the job
-    runs on. With -d the program returns at once.
+    Ctrl-C cancels the job and waits until it has ended. A second Ctrl-C ends the command without waiting. SIGTERM ends
+    the command, and the job continues. With -d the command returns when the job is accepted.
     """
     found = configuration(home, bootstrap_servers, cluster_id, definitions)
     options = job_options(found)
@@ -139,7 +141,7 @@ def run(
 
 
 class Termination:
-    """SIGTERM ends the program as sys.exit does, so that people are told what becomes of its jobs."""
+    """Turns SIGTERM into SystemExit, so that the command can print what happens to the jobs."""
 
     def __init__(self) -> None:
         import signal
@@ -151,7 +153,7 @@ class Termination:
             self._before = signal.signal(signal.SIGTERM, self._on_signal)
 
     def close(self) -> None:
-        """From here on the signal does what it did before."""
+        """Restores the previous signal handler."""
         import signal
 
         if self._before is not None:
@@ -164,20 +166,20 @@ class Termination:
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:
-    """Raises Failure: arguments in application mode are part of an event that is kept for ever."""
+    """Raises CommandFailure for a secret, because arguments in application mode are part of an event in the log."""
     from ....infra.redaction import redacted
 
     for argument in arguments:
         if redacted(argument) != argument:
             raise CommandFailure(
                 ExitCode.USAGE,
-                f"the argument {argument!r} holds a secret, and arguments in application mode stay in the cluster's "
-                "log for ever: let the program read it from a file",
+                f"the argument {argument!r} holds a secret, and the cluster's log keeps the arguments of application "
+                "mode forever: let the program read the secret from a file",
             )
 
 
 class RunScreen:
-    """Tells people on stderr, prints on stdout."""
+    """Prints progress on stderr and results on stdout."""
 
     def __init__(self, detached: bool, output: Format) -> None:
         self._detached = detached
@@ -194,7 +196,7 @@ class RunScreen:
 
     def on_incident(self, incident: Incident) -> None:
         print_progress(escape_control_characters(incident.line))
-        # Tasks that fail again and again fail in the same place: once is enough. The last line says with what value.
+        # A task that fails repeatedly fails in the same place. Print each place once; the last line is the exception.
         place = incident.details.rpartition("\n")[0]
         if incident.details and place not in self._shown and len(self._shown) < _MOST_DETAILS:
             self._shown.add(place)
@@ -212,7 +214,7 @@ class RunScreen:
 
             print_result(msgspec.json.encode({"job": job_to_data(job)}).decode())
         if job.status.value == "FINISHED" or job.cancelled:
-            # What went wrong is told last.
+            # The command prints failures last, as its error.
             print_progress(f"job {job.job_id} is {job.status.value}")
         if job.accumulators:
             rows = [(name, format_amount(value)) for name, value in job.accumulators.items()]
@@ -220,7 +222,7 @@ class RunScreen:
 
 
 def job_to_data(job: JobOutcome) -> dict[str, object]:
-    """How a job ended, for JSON; `duration_ms` from its acceptance to its end."""
+    """Returns the result of a job for JSON. `duration_ms` is the time from its acceptance to its end."""
     return {
         "job_id": job.job_id,
         "name": job.name,
@@ -250,7 +252,7 @@ def _run_file(
     with ExitStack() as stack:
         directory = None
         if files:
-            # As where the job runs, so that what imports here imports there.
+            # Import from the same layout as the TaskExecutors do, so that imports behave the same.
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-"))
             unpack(files, Path(directory))
             import_from(Path(directory))
@@ -274,12 +276,12 @@ def _run_file(
 
 
 def exit_code(outcomes: Sequence[JobOutcome]) -> int:
-    """Of jobs that are over; one that the program itself has cancelled is as it was to be. Raises Failure."""
+    """Returns OK if all jobs finished or were cancelled by the program itself. Raises CommandFailure otherwise."""
     bad = [
-        each
-        for each in outcomes
-        if each.status.value in ("FAILED", "SUSPENDED")
-        or (each.status.value == "CANCELED" and not each.cancelled)
+        outcome
+        for outcome in outcomes
+        if outcome.status.value in ("FAILED", "SUSPENDED")
+        or (outcome.status.value == "CANCELED" and not outcome.cancelled)
     ]
     if not bad:
         return ExitCode.OK
@@ -292,9 +294,9 @@ def _describe_end(outcome: JobOutcome) -> str:
     line = f"job {outcome.job_id} is {outcome.status.value}"
     if outcome.status.value == "SUSPENDED":
         return (
-            f"{line}: it goes on when the cluster is started again; `tailrace output -f {outcome.job_id}` then shows "
-            "what it prints"
+            f"{line}: it resumes when the cluster starts again; `tailrace output -f {outcome.job_id}` then shows its "
+            "output"
         )
-    # The traceback below its first line was shown when the task failed.
+    # on_incident printed the traceback when the task failed.
     reason = (outcome.reason or "").partition("\n")[0]
     return f"{line}: {reason}" if reason else line

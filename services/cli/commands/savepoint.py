@@ -1,4 +1,4 @@
-"""`tailrace savepoint`: trigger, dispose of and look into savepoints."""
+"""`tailrace savepoint`: triggers, disposes of and inspects savepoints."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..exit_codes import CommandFailure, ExitCode
 from ..render.output import print_progress, print_result, print_table
 from . import checkpoints
 
-app = typer.Typer(name="savepoint", help="Take, look into and delete savepoints.", no_args_is_help=True)
+app = typer.Typer(name="savepoint", help="Trigger, inspect and dispose of savepoints.", no_args_is_help=True)
 app.command("trigger")(checkpoints.trigger)
 
-Path = Annotated[str, typer.Argument(metavar="PATH", help="The directory of the savepoint: a path or URI.")]
+Path = Annotated[str, typer.Argument(metavar="PATH", help="The directory of the savepoint (path or URI).")]
 
 
 @app.command("dispose")
@@ -26,7 +26,7 @@ def dispose(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Delete a savepoint, by the cluster. What is no savepoint of tailrace, or no file of it, stays."""
+    """Delete a savepoint of tailrace. The cluster deletes only the savepoint's own files."""
     uri = parse_location(path)
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     from ...client.checkpoint_requests import dispose_savepoint as ask
@@ -37,7 +37,7 @@ def dispose(
 
         print_result(msgspec.json.encode({"uri": uri, "disposed": True, "left": left}).decode())
     else:
-        more = f"; its directory stays, with what is not of the savepoint: {', '.join(left)}" if left else ""
+        more = f"; its directory remains, because it holds other files: {', '.join(left)}" if left else ""
         print_progress(f"savepoint {uri} is deleted{more}")
     return ExitCode.OK
 
@@ -46,11 +46,11 @@ def dispose(
 def inspect(
     path: Path,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read all files, and say which are missing or torn.")
+        bool, typer.Option("--verify", help="Read all files, and report missing or damaged ones.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> int:
-    """Show what is inside a savepoint or checkpoint; needs no cluster."""
+    """Show the contents of a savepoint or checkpoint. Needs no cluster."""
     metadata = read_checkpoint_metadata(path)
     from ..render.checkpoint_inspection import (
         OPERATOR_COLUMNS,
@@ -79,13 +79,12 @@ def inspect(
     if faults:
         raise CommandFailure(
             ExitCode.SAVEPOINT,
-            f"{found.uri} is not whole: {faults[0]}"
-            + (f"; and {len(faults) - 1} more" if faults[1:] else ""),
+            f"{found.uri} is damaged: {faults[0]}" + (f"; and {len(faults) - 1} more" if faults[1:] else ""),
             "\n".join(faults[1:]),
         )
     if verify:
-        many = "1 file is" if found.files == 1 else f"{found.files} files are"
-        print_progress(f"{many} there, and nothing is missing or changed")
+        many = "1 file is" if found.files == 1 else f"all {found.files} files are"
+        print_progress(f"{many} present and unchanged")
     return ExitCode.OK
 
 

@@ -1,4 +1,4 @@
-"""`tailrace show`: one job in full, with the last failures of its tasks and their stacks."""
+"""`tailrace show`: shows one job in full, with the last exceptions of its tasks and their stack traces."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _NO_METRICS: Mapping[str, Mapping[str, float]] = {}
 def show(
     job: JobId,
     failures: Annotated[
-        int, typer.Option(min=0, metavar="N", help="So many of the last failures, with their stacks.")
+        int, typer.Option(min=0, metavar="N", help="Show the last N failures with their stack traces.")
     ] = 3,
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Show a job: its tasks, checkpoints, and the last failures of its tasks, with what was raised and where."""
+    """Show a job: its tasks, its checkpoints, and the last exceptions of its tasks."""
     from ...history.cluster_view import jobs
     from ...history.subtask_view import describe_waiting, subtasks
     from ..readers.cluster_state import replay_log
@@ -81,14 +81,14 @@ def job_to_data(
     metrics: Mapping[str, Mapping[str, float]] = _NO_METRICS,
     waits: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A job for JSON: as in `list`, with all failures, what it waits for, and its subtasks with their metrics."""
+    """Returns a job for JSON: the fields of `list`, what it waits for, and its subtasks with their metrics."""
     import msgspec
 
     data: dict[str, Any] = msgspec.to_builtins(job)
     data["waits_for"] = list(waits)
     data["subtasks"] = [
-        {**msgspec.to_builtins(each), "metrics": dict(metrics.get(each.execution_attempt_id, {}))}
-        for each in running
+        {**msgspec.to_builtins(subtask), "metrics": dict(metrics.get(subtask.execution_attempt_id, {}))}
+        for subtask in running
     ]
     return data
 
@@ -96,25 +96,25 @@ def job_to_data(
 def rows_of(
     running: Sequence[SubtaskStateView], metrics: Mapping[str, Mapping[str, float]]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The table of the subtasks: its headings, and a row for each."""
+    """Returns the table of the subtasks: the column titles, and one row per subtask."""
     rows = []
-    for each in running:
-        measured = metrics.get(each.execution_attempt_id, {})
+    for view in running:
+        measured = metrics.get(view.execution_attempt_id, {})
         counts = [
             format_amount(measured[name]) if name in measured else "" for name in (_RECORDS_IN, _RECORDS_OUT)
         ]
         own = ", ".join(
             f"{name} {format_amount(value)}" for name, value in measured.items() if name not in _OWN_METRICS
         )
-        subtask = f"{each.vertex} ({each.subtask}/{each.parallelism})"
-        rows.append((subtask, each.state.value, str(each.attempt), each.resource_id or "", *counts, own))
+        subtask = f"{view.vertex} ({view.subtask}/{view.parallelism})"
+        rows.append((subtask, view.state.value, str(view.attempt), view.resource_id or "", *counts, own))
     return ("SUBTASK", "STATE", "ATTEMPT", "TASKEXECUTOR", "RECORDS IN", "RECORDS OUT", "METRICS"), rows
 
 
 def _read_counts(
     configuration: Configuration, fold: HistoryProjection, job_id: str, running: Sequence[SubtaskStateView]
 ) -> JobAccumulators | None:
-    """None of a job of which nothing runs."""
+    """Returns the current accumulators and metrics of a job, or None if none of its tasks run."""
     from ...client.accumulators import read_accumulators
     from ...core.role import JOB_MASTER, address
     from ...job_master.state import JobMasterState
@@ -122,15 +122,15 @@ def _read_counts(
     state = fold.replica.states.get(address(JOB_MASTER, job_id))
     if not running or not isinstance(state, JobMasterState):
         return None
-    attempts = {each: state.executions[each].vertex for each in state.current.values()}
+    attempts = {attempt: state.executions[attempt].vertex for attempt in state.current.values()}
     return read_accumulators(configuration, job_id, attempts, dict(state.accumulators))
 
 
 def format_job(job: JobView, waits: Sequence[str] = ()) -> list[str]:
-    """A job in some lines."""
-    told_why = failure_reason(job, longest=None)
+    """Returns the lines that describe a job."""
+    why = failure_reason(job, longest=None)
     lines = [
-        f"job {job.job_id} ({job.name}) is {job.status.value}{f': {told_why}' if told_why else ''}",
+        f"job {job.job_id} ({job.name}) is {job.status.value}{f': {why}' if why else ''}",
         f"  submitted    {format_time(job.submitted)}",
     ]
     if job.ended is not None and job.submitted is not None:
@@ -140,7 +140,7 @@ def format_job(job: JobView, waits: Sequence[str] = ()) -> list[str]:
     tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
     slots = "1 slot" if job.required_slots == 1 else f"{job.required_slots} slots"
     lines.append(f"  tasks        {tasks} in {slots}")
-    lines += [f"  {'waits for' if i == 0 else '':<12} {each}" for i, each in enumerate(waits)]
+    lines += [f"  {'waits for' if i == 0 else '':<12} {wait}" for i, wait in enumerate(waits)]
     lines += [f"  {line}" for line in _checkpoints(job.checkpoints)]
     if job.accumulators:
         counted = ", ".join(f"{name} {format_amount(value)}" for name, value in job.accumulators.items())
@@ -149,12 +149,12 @@ def format_job(job: JobView, waits: Sequence[str] = ()) -> list[str]:
 
 
 def format_failures(failures: tuple[TaskException, ...]) -> list[str]:
-    """Failures, oldest first: when, which task, where, what; below each its stack."""
+    """Returns the failures, oldest first: time, task, TaskExecutor, exception; then the stack trace."""
     lines = []
-    for each in failures:
-        first, _, stack = each.text.partition("\n")
-        where = f" on {each.resource_id}" if each.resource_id else ""
-        lines += ["", f"{format_time(each.time)}  {each.task} failed{where}: {first}"]
+    for failure in failures:
+        first, _, stack = failure.text.partition("\n")
+        where = f" on {failure.resource_id}" if failure.resource_id else ""
+        lines += ["", f"{format_time(failure.time)}  {failure.task} failed{where}: {first}"]
         lines += [f"    {line}" for line in stack.splitlines()]
     return lines
 

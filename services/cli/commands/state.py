@@ -1,4 +1,4 @@
-"""`tailrace state`: the state of every role at any place of the log, from the log alone."""
+"""`tailrace state`: prints the state of every role at any offset, from the log alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...history.log_source import LogSource
 
 _MOST = 50
-"""Entries of a map that are shown where nobody asked for that state."""
+"""The number of map entries shown if ADDRESS does not name the state."""
 
 
 def state(
@@ -28,7 +28,7 @@ def state(
         list[str] | None,
         typer.Argument(
             metavar="[ADDRESS]...",
-            help="Only these states, all of them: dispatcher, 'job_master/*', task_executor/te-1.",
+            help="Only these states, in full: dispatcher, 'job_master/*', task_executor/te-1.",
             show_default=False,
         ),
     ] = None,
@@ -39,9 +39,9 @@ def state(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Print the state of every role, now or at any place of the log, with a hash that is the same for the same log.
+    """Print the state of every role, now or at any offset or time. The same log gives the same state hash.
 
-    As text, jobs that have ended are a line each, and of long maps the beginning is shown; -o json has all of it.
+    The text output shows one line per ended job, and only the first entries of long maps. -o json shows everything.
     """
     from ....infra.logging_setup import log_to_stderr
 
@@ -62,17 +62,17 @@ def state(
 
 
 def _matching(replica: Replica, wanted: Sequence[str]) -> list[str]:
-    """The addresses that are meant. Raises Failure for one that means none."""
+    """Returns the addresses that match the given names and patterns. Raises CommandFailure if one matches nothing."""
     found: dict[str, None] = {}
-    for each in wanted:
-        some = [each] if each in replica.states else fnmatch.filter(replica.states, each)
+    for pattern in wanted:
+        some = [pattern] if pattern in replica.states else fnmatch.filter(replica.states, pattern)
         if not some:
             import difflib
 
-            near = difflib.get_close_matches(each, list(replica.states), 3, 0.5)
-            hint = f"did you mean {', '.join(near)}?" if near else "`tailrace state` shows those there are"
+            near = difflib.get_close_matches(pattern, list(replica.states), 3, 0.5)
+            hint = f"did you mean {', '.join(near)}?" if near else "`tailrace state` shows all addresses"
             raise CommandFailure(
-                ExitCode.NOT_FOUND, f"nothing is known of {each!r} behind offset {replica.offset}: {hint}"
+                ExitCode.NOT_FOUND, f"there is no state of {pattern!r} at offset {replica.offset}: {hint}"
             )
         found.update(dict.fromkeys(some))
     return sorted(found)
@@ -92,9 +92,9 @@ def _text(source: LogSource, replica: Replica, wanted: Sequence[str] | None) -> 
     leaders = replica.leadership.leaders
     for role in sorted(leaders):
         if wanted is None or role in wanted:
-            led = leaders[role]
+            leader = leaders[role]
             yield escape_control_characters(
-                f"{role} is led by {led.address}, epoch {led.epoch}, since offset {led.offset}"
+                f"{role} is led by {leader.address}, epoch {leader.epoch}, since offset {leader.offset}"
             )
     for address in sorted(replica.states) if wanted is None else wanted:
         if wanted is None and (ended := _describe_ended_job(replica, address)) is not None:
@@ -106,7 +106,7 @@ def _text(source: LogSource, replica: Replica, wanted: Sequence[str] | None) -> 
 
 
 def _describe_ended_job(replica: Replica, address: str) -> str | None:
-    """A job that has ended, in one line; None for all else."""
+    """Returns one line for the state of an ended job; None for all other states."""
     from ...job_master.state import JobMasterState
 
     if replica.is_active(address):

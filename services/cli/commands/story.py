@@ -1,4 +1,4 @@
-"""`tailrace story`: the life of one thing in a cluster, why something was said, and what came of it."""
+"""`tailrace story`: shows the history of one entity, the causes of an event, or its effects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...history.log_source import LogSource
 
 _MAX_PER_KIND = 30
-"""How many things of one kind are listed: the newest."""
+"""The number of entities listed per kind, newest last."""
 
 
 def story(
@@ -27,41 +27,37 @@ def story(
         str | None,
         typer.Argument(
             metavar="ENTITY",
-            help="By id, the beginning of one, or name: a job, a task ('Source: x (1/4)', or the id of an attempt), a "
-            "slot (te-1/0), an allocation, a TaskExecutor, a checkpoint (JOB/NUMBER), a role (dispatcher), a client; "
-            "KIND:ID where several are called alike. Without it: what there are stories of.",
+            help="The id, id prefix or name of a job, a task ('Source: x (1/4)', or an attempt id), a slot (te-1/0), "
+            "an allocation, a TaskExecutor, a checkpoint (JOB/NUMBER), a role (dispatcher) or a client. Use KIND:ID if "
+            "several match. Without ENTITY, the command lists the entities.",
         ),
     ] = None,
-    job: Annotated[
-        str | None, typer.Option("--job", "-j", help="The job that a task or checkpoint belongs to.")
-    ] = None,
+    job: Annotated[str | None, typer.Option("--job", "-j", help="The job of the task or checkpoint.")] = None,
     why: Annotated[
         int | None,
         typer.Option(
-            "--why", min=0, metavar="OFFSET", help="Why this was said: its causes, up to what began it."
+            "--why", min=0, metavar="OFFSET", help="Show the causes of this event, back to the first one."
         ),
     ] = None,
     effects: Annotated[
         int | None,
-        typer.Option("--effects", min=0, metavar="OFFSET", help="What came of this: its effects, as a tree."),
+        typer.Option("--effects", min=0, metavar="OFFSET", help="Show the effects of this event, as a tree."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Every event, on a line of its own; the whole tree.")
+        bool, typer.Option("--all", "-a", help="Show every event on its own line, and the whole tree.")
     ] = False,
     first: From = None,
     last: To = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is said from now on.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new events.")] = False,
     output: Output = Format.TEXT,
     file: File = None,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Tell the life of one thing: who said what to whom, when, and because of what.
+    """Show the history of one entity: its events in order, with sender, recipient, time and cause.
 
-    Failures are marked (!! where one began), and what no reader took notice of (x), with the reason.
+    `!` marks failures (`!!` the first event of a failure). `x` marks events that all readers ignored, with the reason.
     """
     _check(entity, job, why, effects, last, follow, file is not None)
     with find_source(home, bootstrap_servers, cluster_id, file) as source:
@@ -96,20 +92,18 @@ def _check(
         if value is not None
     ]
     if len(given) > 1:
-        raise CommandFailure(ExitCode.USAGE, f"{' and '.join(given)} exclude each other: ask for one of them")
+        raise CommandFailure(ExitCode.USAGE, f"{' and '.join(given)} exclude each other: use one of them")
     if entity is not None and not entity.strip():
-        raise CommandFailure(
-            ExitCode.USAGE, "ENTITY is empty: `tailrace story` lists what there are stories of"
-        )
+        raise CommandFailure(ExitCode.USAGE, "ENTITY is empty: `tailrace story` lists the entities")
     if job is not None and entity is None:
-        raise CommandFailure(ExitCode.USAGE, "--job says whose task or checkpoint ENTITY is: name one")
+        raise CommandFailure(ExitCode.USAGE, "--job needs an ENTITY: name a task or checkpoint of that job")
     if not follow:
         return
     if entity is None:
-        raise CommandFailure(ExitCode.USAGE, "--follow goes on with the story of an ENTITY: name one")
+        raise CommandFailure(ExitCode.USAGE, "--follow needs an ENTITY: name one")
     if of_file:
         raise CommandFailure(
-            ExitCode.USAGE, "--follow and --file exclude each other: nothing more is said in a file"
+            ExitCode.USAGE, "--follow and --file exclude each other: a file gets no new events"
         )
     if last is not None:
         raise CommandFailure(ExitCode.USAGE, "--follow and --to exclude each other")
@@ -191,7 +185,7 @@ def _effects(source: LogSource, offset: int, end: int, output: Format, *, everyt
     if tree is None or found is None:
         raise CommandFailure(
             ExitCode.NOT_FOUND,
-            f"there is no event at offset {offset}: its record can't be read, or it lies behind --to",
+            f"there is no event at offset {offset}: its record can't be read, or it is after --to",
         )
     if output is Format.JSON:
         _json({"count": found.count, "last": found.last, **tree.as_data()})
@@ -201,7 +195,7 @@ def _effects(source: LogSource, offset: int, end: int, output: Format, *, everyt
 
 
 def _list(source: LogSource, end: int, output: Format, *, everything: bool) -> int:
-    """What there are stories of."""
+    """Lists the entities."""
     from ...history.entity_history.entities import EntityKind
 
     teller = create_annotator()
@@ -228,7 +222,7 @@ def _list(source: LogSource, end: int, output: Format, *, everything: bool) -> i
             )
     most = len(lives) if everything else _MAX_PER_KIND
     print_table(
-        "what there are stories of",
+        "Entities",
         ["KIND", "ID", "NAME", "EVENTS", "FIRST", "LAST"],
         [row for of_kind in rows.values() for row in of_kind[-most:]],
     )

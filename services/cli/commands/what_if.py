@@ -1,4 +1,4 @@
-"""`tailrace what-if`: a stretch of history again, with a scenario's changes, beside what really happened."""
+"""`tailrace what-if`: simulates a part of the history with a scenario's changes, and compares it with the real one."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ if TYPE_CHECKING:
 
 def what_if(
     scenario: Annotated[
-        Path, typer.Argument(metavar="SCENARIO.yaml", help="What is to be otherwise: see docs/history.md.")
+        Path, typer.Argument(metavar="SCENARIO.yaml", help="The changes to simulate: see docs/history.md.")
     ],
     place: At = None,
     svg: Annotated[
         Path | None,
-        typer.Option("--svg", metavar="FILE", help="Draw slots over time, of both, into an SVG file."),
+        typer.Option(
+            "--svg", metavar="FILE", help="Draw the slots over time, simulated and real, into an SVG file."
+        ),
     ] = None,
     log: Annotated[
         Path | None,
         typer.Option(
             "--log",
             metavar="FILE",
-            help="Keep the log that would have been, as `tailrace log export` does: story, state and diff read it.",
+            help="Write the simulated log to a file, as `tailrace log export` does: story, state and diff read it.",
         ),
     ] = None,
     overwrite: Overwrite = False,
@@ -46,10 +48,11 @@ def what_if(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Have the cluster's own roles go on from any place of its history, in a simulated world, with changes.
+    """Simulate how a history continues from an offset or time with changes, and compare it with what happened.
 
-    What came from outside happens again at its time, and the scenario's events beside it: TaskExecutors die or join,
-    jobs are submitted or cancelled, options are others. Nothing real is touched.
+    The cluster's own roles run in a simulation. External events of the history happen again at their times, and the
+    scenario adds its changes: TaskExecutors die or join, jobs are submitted or cancelled, options change. The command
+    does not change the real cluster.
     """
     from ...simulation.what_if.scenario import ScenarioError
     from ...simulation.what_if.scenario_parser import load_scenario
@@ -85,7 +88,7 @@ def _check_whole(source: LogSource) -> None:
     if not source.whole:
         raise CommandFailure(
             ExitCode.ARCHIVE,
-            f"{source.file} is a selection: a history goes on only from all that was before; export it without "
+            f"{source.file} is a selection of events, but a simulation needs the whole history: export it without "
             "--from, --job and --type",
         )
 
@@ -104,7 +107,7 @@ def _export(source: LogSource, found: WhatIf, path: Path, kind: ArchiveFormat) -
 
     continued = ContinuedLog(source.log, found.offset, found.log)
     export(continued, found.cluster, EventSelection(0, continued.end()), path, kind)
-    print_progress(f"{path} is written: what would have been said begins behind offset {found.offset}")
+    print_progress(f"{path} is written: the simulated events start after offset {found.offset}")
 
 
 def _write_svg(path: Path, found: WhatIf) -> None:
@@ -126,7 +129,7 @@ def _show(found: WhatIf) -> None:
         )
     )
     if found.really is None:
-        print_result("nothing is behind that place yet: there is only what would happen")
+        print_result("the log ends at this offset: there is only the simulated result")
     rows = list(job_rows(found))
     if rows:
         print_result("")
@@ -136,4 +139,4 @@ def _show(found: WhatIf) -> None:
     if found.notes:
         print_result("")
     for note in found.notes:
-        print_result(escape_control_characters(f"nothing came of {note}"))
+        print_result(escape_control_characters(f"no effect: {note}"))

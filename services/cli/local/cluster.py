@@ -150,8 +150,8 @@ class LocalCluster:
     def start(self, options: LocalClusterOptions) -> bool:
         """Starts what does not run; returns when it is all ready. False: all of it ran already.
 
-        Raises Failure, and what the starts of Kafka and ZooKeeper raise; then, and on any other exception, what this
-        call started has been ended again.
+        Raises CommandFailure, and what the starts of Kafka and ZooKeeper raise; then, and on any other exception,
+        the call ends the processes that it started.
         """
         # Kafka's client is loaded by who starts a cluster: most commands look for one only.
         from .duplicate_cluster_check import check_no_other
@@ -187,7 +187,7 @@ class LocalCluster:
         return True
 
     def adopt(self, record: ClusterRecord) -> None:
-        """Goes on as the cluster of the record, with what it was started with. Raises Failure for what can't be."""
+        """Continues the recorded cluster with its options. Raises CommandFailure if the options conflict."""
         self._recorded_before = True
         self._check_same(record)
         recorded = {**self._read_record(record), **_from_command_line(self._given)}

@@ -47,7 +47,7 @@ def record_path(home: Path) -> Path:
 
 
 def read_record(home: Path) -> ClusterRecord | None:
-    """The cluster of a home; None where there is none. Raises Failure for a file that is damaged."""
+    """The cluster of a home; None where there is none. Raises CommandFailure for a file that is damaged."""
     path = record_path(home)
     try:
         return msgspec.json.decode(path.read_bytes(), type=ClusterRecord)
@@ -76,7 +76,7 @@ def remove_record(home: Path) -> None:
 
 @contextmanager
 def locked(home: Path) -> Iterator[None]:
-    """One start or stop at a time in a home. Raises Failure where another one is at work."""
+    """One start or stop at a time in a home. Raises CommandFailure where another one is at work."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "cluster.lock").open("w") as handle:
         try:

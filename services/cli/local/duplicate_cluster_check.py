@@ -30,7 +30,7 @@ _LAST = 1_000
 
 
 def check_no_other(configuration: Configuration) -> None:
-    """Raises Failure where a master of the cluster lives that this one would depose."""
+    """Raises CommandFailure where a master of the cluster lives that this one would depose."""
     if configuration.get(TAKE_OVER) or configuration.get(HIGH_AVAILABILITY) is not HighAvailability.NONE:
         return
     silent_s = read_silence_s(configuration)

@@ -73,7 +73,7 @@ class LocalProcess:
         return self.record.process() is not None
 
     def raise_if_ended(self) -> None:
-        """Raises Failure, with the end of its log, if the process has died."""
+        """Raises CommandFailure, with the end of its log, if the process has died."""
         if self.is_running():
             return
         code = self._owned.poll() if self._owned is not None else None

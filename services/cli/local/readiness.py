@@ -53,7 +53,7 @@ class Readiness:
     def wait(self) -> None:
         """Returns when a jobmanager leads, all others stand by, and every TaskExecutor has reported its slots.
 
-        Raises Failure.
+        Raises CommandFailure.
         """
         configuration = self._configuration
         create_cluster_topics(

@@ -36,7 +36,7 @@ class Servers:
         return {BOOTSTRAP_SERVERS.key: self.bootstrap_servers, **self.zookeeper.settings()}
 
     def check_same(self, record: ClusterRecord) -> None:
-        """Raises Failure where a cluster that was started stands on others."""
+        """Raises CommandFailure where a cluster that was started stands on others."""
         if not self.embedded and record.bootstrap_servers != self._configuration.bootstrap_servers:
             raise CommandFailure(
                 ExitCode.USAGE,

@@ -12,7 +12,7 @@ from .local_process import Progress
 
 
 def restore_topics(configuration: Configuration, progress: Progress) -> None:
-    """Creates what was deleted, and says so. Raises Failure where it was the log; LogUnavailable."""
+    """Creates what was deleted, and says so. Raises CommandFailure where it was the log; LogUnavailable."""
     client, log = create_admin_client(configuration), log_topic(configuration.cluster_id)
     if describe_topics(client, [log])[log] is None:
         raise CommandFailure(

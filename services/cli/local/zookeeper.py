@@ -62,7 +62,7 @@ class LocalZooKeeper:
         return self.server is not None and self._known not in ("", self.server.connect_string)
 
     def check(self) -> None:
-        """Raises Failure for what the embedded one can't do."""
+        """Raises CommandFailure for what the embedded one can't do."""
         get = self._configuration.get
         wanted = ZOOKEEPER_TLS if get(ZOOKEEPER_TLS) else ZOOKEEPER_SASL
         if self.embedded and (get(ZOOKEEPER_TLS) or get(ZOOKEEPER_SASL) is not SaslMechanism.NONE):

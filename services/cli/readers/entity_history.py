@@ -82,7 +82,7 @@ def build_entity_history(
 ) -> tuple[EntityHistoryBuilder, EventAnnotator]:
     """The story of who is wanted, from the whole log; it is read again only where it is known too late who that is.
 
-    Raises Failure where nobody is meant, or several are.
+    Raises CommandFailure where nobody is meant, or several are.
     """
     from ...history.entity_history.entity_candidates import EntityCandidates
     from ...history.entity_history.entity_lookup import AmbiguousEntity, UnknownEntity

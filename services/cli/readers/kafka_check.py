@@ -14,7 +14,7 @@ _CONNECT_S = 3.0
 
 
 def check_kafka_reachable(configuration: Configuration) -> None:
-    """Raises Failure where Kafka does not answer: what creates topics would be patient."""
+    """Raises CommandFailure where Kafka does not answer: what creates topics would be patient."""
     silent = []
     for server in configuration.bootstrap_servers.split(","):
         why = _explain_no_answer(server)

@@ -11,7 +11,7 @@ _ENDING = ".svg"
 
 
 def write_svg(path: Path, svg: str) -> None:
-    """Writes the picture, over an older one at most, and tells so. Raises Failure where it can't."""
+    """Writes the picture, over an older one at most, and tells so. Raises CommandFailure where it can't."""
     if path.exists() and path.suffix.lower() != _ENDING:
         raise CommandFailure(ExitCode.USAGE, f"{path} is there already, and is no picture: call it {_ENDING}")
     try:

@@ -1,4 +1,4 @@
-"""`tailrace top`: finds the log, and shows it: on a terminal as a screen that lives, elsewhere once."""
+"""`tailrace top`: shows the cluster as a live screen on a terminal, and as one printed screen elsewhere."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ def top(
         typer.Option(
             "--replay-from",
             metavar=PLACE,
-            help="Play the past from this offset or time on: 2026-11-22T08:30, 08:30:05 (today), -10m (ago).",
+            help="Play the history from this offset or time: 2026-11-22T08:30, 08:30:05 (today), -10m (ago).",
         ),
     ] = None,
     speed: Annotated[
-        float, typer.Option("--speed", help="How many times as fast as it happened the past is played.")
+        float,
+        typer.Option("--speed", help="The speed of the playback: 10 plays ten times as fast as it happened."),
     ] = 1.0,
     once: Annotated[
         bool,
-        typer.Option("--once", help="Print one screen as text, and end; also where stdout is no terminal."),
+        typer.Option(
+            "--once", help="Print one screen as text, and exit. This is the default without a terminal."
+        ),
     ] = False,
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw with ASCII only.")] = False,
     output: Output = Format.TEXT,
@@ -47,10 +50,10 @@ def top(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Watch a cluster live, or play its past: masters, TaskExecutors, slots, jobs, checkpoints, the log in words.
+    """Watch a cluster live, or play its history: masters, TaskExecutors, slots, jobs, checkpoints, events.
 
-    Keys: ? lists them. A file without --replay-from is played from its beginning, and printed (--once) as it is at
-    its end. -o json prints what one screen would be made of.
+    Press ? for the keys. Without --replay-from, a file plays from its start; --once prints its end. -o json prints the
+    data of one screen.
     """
     if not _SLOWEST <= speed <= _FASTEST:
         raise CommandFailure(
@@ -62,7 +65,7 @@ def top(
     opened = opener.open()
     try:
         # textual reads from the one and writes to the last.
-        terminal = all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
+        terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
         if once or output is Format.JSON or not terminal:
             return _print(opened, opener.configuration, replay_from, speed, output, _glyphs(ascii_only))
         replay_from = _beginning(opened, replay_from)
@@ -76,16 +79,16 @@ def top(
 
 
 def _beginning(opened: OpenLog, place: str | None) -> str | None:
-    """Where playing begins; None: at the present. What is wrong with a place is told before there is a screen."""
+    """Returns where the playback starts; None: show the live end. Checks the place before the screen opens."""
     from ...history.log_position import LogExtent
     from ..args.log_source import position_at
 
     if place is not None:
         position_at(opened.source, place)
-        # The thread that reads opens it for itself.
+        # The reader thread opens its own index.
         opened.source.index.close()
     elif opened.live:
-        # Whoever asks for a cluster that is not there is told so.
+        # Raises LogUnavailable here if the cluster does not exist.
         opened.source.log.end()
     else:
         extent = LogExtent.from_log(opened.source.log)
@@ -134,8 +137,8 @@ def _print(
     presence = _presence(configuration) if live and configuration is not None else LiveProcesses()
     size = shutil.get_terminal_size((120, 40))
     lines = draw(view, UiState(), status, presence, size.columns, size.lines, glyphs).lines
-    # The last one has the keys.
-    texts = [each.text for each in lines[:-1]]
+    # The last line lists the keys.
+    texts = [line.text for line in lines[:-1]]
     while texts and not texts[-1]:
         texts.pop()
     print_result("\n".join(texts))
@@ -149,7 +152,7 @@ def _presence(configuration: Configuration) -> LiveProcesses:
 
 
 def _read(opened: OpenLog, place: str | None) -> tuple[ViewBuilder, int]:
-    """What was told up to a place, or the end; and the log's end."""
+    """Reads the log up to `place` or its end. Returns the view builder and the log's end offset."""
     from ...core.replica import tune_gc_for_replay
     from ...log.event_log import read_to_end
     from ..args.log_source import position_at
@@ -167,7 +170,7 @@ def _read(opened: OpenLog, place: str | None) -> tuple[ViewBuilder, int]:
     if watch.offset >= until:
         raise CommandFailure(
             ExitCode.NOT_FOUND,
-            f"the head of {source.log.topic} is gone: nothing is known before offset {start}",
+            f"the first events of {source.log.topic} are deleted: no state is known before offset {start}",
         )
     unreadable: list[Unreadable] = []
     with ProgressLine(f"reads {source.log.topic}", max(0, until - start)) as progress:
@@ -179,6 +182,6 @@ def _read(opened: OpenLog, place: str | None) -> tuple[ViewBuilder, int]:
         first = unreadable[0]
         count = f"{len(unreadable)} record{'' if len(unreadable) == 1 else 's'}"
         print_progress(
-            f"passes over {count} that can't be read, the first at offset {first.offset}: {first.reason}"
+            f"skipped {count} that can't be read, the first at offset {first.offset}: {first.reason}"
         )
     return watch, end

@@ -85,4 +85,4 @@ def test_a_command_imports_nothing_that_it_can_do_without(command: str, tmp_path
 
 def test_a_kafka_tool_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kafka-tools", "topix"]) == ExitCode.USAGE
-    assert "there is no tool 'topix': there are kafka-topics" in capsys.readouterr().err
+    assert "there is no tool 'topix': use one of kafka-topics" in capsys.readouterr().err

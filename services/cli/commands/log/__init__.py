@@ -1,4 +1,4 @@
-"""`tailrace log`: the story of the cluster event by event, and the log as a file."""
+"""`tailrace log`: prints the log, event by event, exports it to a file, and imports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tailrace log export`: the log, or a selection of it, as a file."""
+"""`tailrace log export`: writes the log, or a selection of its events, to a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def export(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="Where to: .avro, .jsonl or .parquet says in which format.",
+            help="The file to write. Its suffix .avro, .jsonl or .parquet sets the format.",
             show_default=False,
         ),
     ] = None,
@@ -35,7 +35,7 @@ def export(
         typer.Option(
             "--to",
             metavar=f"{PLACE}|FILE",
-            help="The last offset, or a time. \\[default: the last one] Or FILE, named this way.",
+            help="The last offset or time. \\[default: the last one] It may also be FILE.",
         ),
     ] = None,
     start: From = None,
@@ -43,7 +43,9 @@ def export(
     job: Job = None,
     kind: Annotated[
         str | None,
-        typer.Option("--format", metavar="avro|jsonl|parquet", help="Whatever the file is called."),
+        typer.Option(
+            "--format", metavar="avro|jsonl|parquet", help="The format, whatever the suffix of FILE is."
+        ),
     ] = None,
     overwrite: Overwrite = False,
     file: File = None,
@@ -54,7 +56,7 @@ def export(
 ) -> int:
     """Write the log to a file: Avro with its schemas, JSON lines, or Parquet.
 
-    All of it can be imported again, replayed and queried; a selection (--from, --job, --type) can be read and queried.
+    You can import, replay and query a whole log. You can read and query a selection (--from, --job, --type).
     """
     path, last = _places(path, to or ())
     form = archive_format(path, kind)
@@ -67,7 +69,7 @@ def export(
         if job is not None and not source.whole:
             raise CommandFailure(
                 ExitCode.USAGE,
-                f"{file} is a selection: which job its events belong to can't be told any more",
+                f"{file} is a selection of events, which does not show the job of an event: remove --job",
             )
         first, end = position_range(source, start, last)
         job = job_id(source, job) if job is not None else None
@@ -81,23 +83,23 @@ def export(
 
 
 def _places(path: Path | None, to: Sequence[str]) -> tuple[Path, str | None]:
-    """The file, and the last place. Raises Failure."""
+    """Returns the file and the last offset or time. Raises CommandFailure if there is no file, or several places."""
     from ....history.log_position import InvalidPosition, LogPosition
 
     last = None
-    for each in to:
+    for text in to:
         try:
-            LogPosition.parse(each)
+            LogPosition.parse(text)
         except InvalidPosition:
             if path is not None:
                 raise
-            path = Path(each)
+            path = Path(text)
             continue
         if last is not None:
-            raise CommandFailure(ExitCode.USAGE, f"--to {last} and --to {each} exclude each other")
-        last = each
+            raise CommandFailure(ExitCode.USAGE, f"--to {last} and --to {text} exclude each other")
+        last = text
     if path is None:
-        raise CommandFailure(ExitCode.USAGE, "no file is named: `tailrace log export history.avro`")
+        raise CommandFailure(ExitCode.USAGE, "no file is named: use `tailrace log export history.avro`")
     return path, last
 
 
@@ -119,7 +121,7 @@ def _report(path: Path, form: ArchiveFormat, description: ArchiveManifest, outpu
         )
     if description.unreadable:
         print_result(
-            f"  {description.unreadable:,} of them are no events that this release can read: kept as bytes"
+            f"  {description.unreadable:,} of them can't be read as events by this release: they are kept as bytes"
         )
     if not description.whole:
         print_result(f"  a selection ({description.selected}): it can't be imported or replayed")

@@ -1,4 +1,4 @@
-"""`tailrace log import`: an exported log into a cluster id that has none yet."""
+"""`tailrace log import`: writes an exported log to a cluster id that has no log yet."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ...render.progress import ProgressLine
 
 
 def import_log(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="What `tailrace log export` wrote.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `tailrace log export` wrote.")],
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Write an exported log into another Kafka, or under another cluster id, at the very offsets that it had.
+    """Write an exported log to another Kafka, or to another cluster id, with the same offsets.
 
-    All of the file is checked first. An import that was interrupted goes on when it is started again; a log that holds
-    anything else is left alone.
+    The command first checks the whole file. If an import was interrupted, run the same command again to continue. The
+    command does not change a log that holds other events.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     import msgspec
@@ -47,7 +47,7 @@ def import_log(
             filled = fill_submissions(configuration, checked.positions)
         except KeyboardInterrupt:
             print_progress(
-                f"{log.topic} has only the beginning of {path}: the same command goes on with the rest"
+                f"{log.topic} holds only the first events of {path}: run the same command again to continue"
             )
             raise
         finally:
@@ -62,8 +62,10 @@ def import_log(
         print_result(msgspec.json.encode(data).decode())
         return ExitCode.OK
     print_result(f"{log.topic}: {imported.entries:,} entries, {imported.written:,} of them written now")
-    print_result(f"state hash {imported.state_hash}, of the file and of the log alike")
+    print_result(f"state hash {imported.state_hash}, the same for the file and the log")
     if filled:
         topic = submissions_topic(configuration.cluster_id)
-        print_result(f"{topic}: filled up with {filled:,} records, to where the log has admitted submissions")
+        print_result(
+            f"{topic}: filled with {filled:,} records, up to the last admitted submission of the log"
+        )
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""`tailrace log`: the story of the cluster, event by event."""
+"""`tailrace log`: prints the log of the cluster, event by event."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 def log(
     context: typer.Context,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is said from now on.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new events.")] = False,
     start: From = None,
     end: To = None,
     types: EventTypes = None,
@@ -34,9 +32,9 @@ def log(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Print the cluster's log: offset, time, sender -> recipient, type, cause, key fields. JSON: one object a line.
+    """Print the log: offset, time, sender -> recipient, type, cause, key fields. JSON: one object per line.
 
-    What no reader takes notice of (said by a deposed leader, or impossible) is shown as IGNORED, with the reason.
+    An event that all readers ignore (from a deposed leader, or impossible) is marked IGNORED, with the reason.
     """
     if context.invoked_subcommand is not None:
         _check_nothing_given(context)
@@ -45,7 +43,7 @@ def log(
     if follow and (file is not None or end is not None):
         other = "--file" if file is not None else "--to"
         raise CommandFailure(
-            ExitCode.USAGE, f"--follow and {other} exclude each other: nothing is said behind the end"
+            ExitCode.USAGE, f"--follow and {other} exclude each other: no events follow the end"
         )
     from ....history import EventFilter
     from ....history.entity_history import line
@@ -55,9 +53,9 @@ def log(
         if job is not None and source.whole:
             job = job_id(source, job)
         wanted = EventFilter.from_options(types or (), job if source.whole else None, first)
-        told = _follow(source) if follow else _read_entries(source, last)
+        entries = _follow(source) if follow else _read_entries(source, last)
         with ProgressLine(f"reads {source.log.topic}", last) as progress:
-            for entry in told:
+            for entry in entries:
                 if wanted.matches(entry):
                     progress.close()
                     print_result(to_json(entry) if output is Format.JSON else line(entry))
@@ -67,7 +65,7 @@ def log(
 
 
 def _check_nothing_given(context: typer.Context) -> None:
-    """Options of a subcommand follow its name; before it they would mean nothing."""
+    """Raises CommandFailure for options before the name of a subcommand, where they would have no effect."""
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE":
@@ -79,7 +77,7 @@ def _check_nothing_given(context: typer.Context) -> None:
 
 
 def to_json(entry: FormattedEvent) -> str:
-    """All of an event on one line."""
+    """Returns all fields of an event as one line of JSON."""
     import msgspec
 
     return msgspec.json.encode(entry.as_data()).decode()
@@ -92,7 +90,7 @@ def _read_entries(source: LogSource, end: int) -> Iterator[FormattedEvent]:
     if source.whole:
         yield from HistoryProjection().read(source.log, end, source.store)
         return
-    # Without what was left out nobody knows what an event is about.
+    # A selection misses events, so the job and the task of an event are unknown.
     for batch in read_to_end(source.log, 0, end=end):
         for record in batch:
             yield FormattedEvent(record, None)

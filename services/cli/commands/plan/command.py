@@ -1,4 +1,4 @@
-"""`tailrace plan`: builds a program in a process of its own, and prints its graphs as text, Mermaid, DOT or JSON."""
+"""`tailrace plan`: builds a program in a separate process, and prints its graphs as text, Mermaid, DOT or JSON."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def plan(
     home: Home = None,
     definitions: Definitions = None,
 ) -> int:
-    """Show what a program becomes: StreamGraph, JobGraph and ExecutionGraph of its first job. Needs no cluster.
+    """Show the StreamGraph, JobGraph and ExecutionGraph of a program's first job. Needs no cluster.
 
-    The program runs up to its first `execute`, in a process of its own. Everything behind PROGRAM belongs to it.
+    The program runs up to its first `execute`, in a separate process. All arguments after PROGRAM go to the program.
     """
     if output is PlanFormat.JSON and graph not in (Graph.ALL, Graph.STREAM):
         raise CommandFailure(

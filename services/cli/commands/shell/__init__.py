@@ -1,6 +1,6 @@
-"""`tailrace shell`: a look around in the state of a cluster, now or at any place of its log, as in a file system.
+"""`tailrace shell`: browses the state of a cluster like a file system, now or at any offset of its log.
 
-Like KRaft's metadata shell (kafka-metadata-shell), over any moment of the log instead of one snapshot.
+It is like KRaft's metadata shell (kafka-metadata-shell), but for any offset of the log instead of one snapshot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def shell(
         typer.Option(
             "-c",
             metavar="COMMANDS",
-            help="Do this, and end: 'cat /dispatcher/jobs/*/status; ls'. May be given several times.",
+            help="Run these commands, and exit: 'cat /dispatcher/jobs/*/status; ls'. May be given several times.",
         ),
     ] = None,
     file: File = None,
@@ -30,9 +30,9 @@ def shell(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Look around in the state with ls, cat, tree, find, cd, and go to other moments with at, diff.
+    """Browse the state with ls, cat, tree, find and cd; change the offset with at; compare with diff.
 
-    Without a terminal, and without -c, commands are read from stdin. `help` lists them.
+    Without -c and without a terminal, the shell reads commands from stdin. `help` lists them.
     """
     from .....infra.logging_setup import log_to_stderr
 

@@ -1,4 +1,4 @@
-"""`tailrace sql`: the log as tables, one for each type of event, and Spark to ask them."""
+"""`tailrace sql`: queries the log with Spark SQL. Every event type is a table."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def sql(
         list[str] | None,
         typer.Argument(
             metavar="[QUERY]...",
-            help='Such as "SELECT job_id, status FROM client_JobFinished"; several with ; between them. '
-            "\\[default: from stdin, with a prompt where that is a terminal]",
+            help='Such as "SELECT job_id, status FROM client_JobFinished"; separate several with ;. '
+            "\\[default: read stdin; a terminal gets a prompt]",
             show_default=False,
         ),
     ] = None,
     tables: Annotated[
         bool,
         typer.Option(
-            "--tables", help="List the tables, or the columns of those that are named; without Spark."
+            "--tables", help="List the tables, or the columns of the named tables. Does not start Spark."
         ),
     ] = False,
     output: Annotated[
-        ResultFormat, typer.Option("--output", "-o", help="For people; JSON, an object a row; or CSV.")
+        ResultFormat, typer.Option("--output", "-o", help="Text; JSON, one object per row; or CSV.")
     ] = ResultFormat.TEXT,
     start: From = None,
     end: To = None,
@@ -45,9 +45,9 @@ def sql(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Ask the log in SQL: a table for each type of event (task_executor_SubmitTask), and `log` with all their headers.
+    """Query the log in SQL: one table per event type (task_executor_SubmitTask), and the table `log` with all headers.
 
-    Spark takes some seconds to start. A long log is best exported to Parquet: of that, Spark reads what a query needs.
+    Spark takes some seconds to start. Export a long log to Parquet: Spark then reads only the columns of the query.
     """
     if tables:
         list_tables(queries or ())
@@ -57,18 +57,18 @@ def sql(
         begin, behind = position_range(source, start, end)
         from ....history.sql.scan import ScanOrigin, first_entry
 
-        of = file if file is not None else find_cluster(home, bootstrap_servers, cluster_id)
+        place = file if file is not None else find_cluster(home, bootstrap_servers, cluster_id)
         begin = max(begin, first_entry(source.log))
-        _answer(source, ScanOrigin.from_source(of), begin, behind, asked, output, follows=end is None)
+        _answer(source, ScanOrigin.from_source(place), begin, behind, asked, output, follows=end is None)
     return ExitCode.OK
 
 
 def _statements(queries: Sequence[str] | None) -> list[str]:
-    """What is asked, one by one. Raises Failure where that is nothing."""
+    """Returns the SQL statements. Raises CommandFailure if there are none."""
     from ....history.sql.statements import split_statements
 
     texts = [sys.stdin.read()] if queries is None else queries
-    found = [each for text in texts for each in split_statements(f"{text}\n;")[0]]
+    found = [statement for text in texts for statement in split_statements(f"{text}\n;")[0]]
     if not found:
         raise CommandFailure(
             ExitCode.USAGE, 'there is no query: `tailrace sql "SELECT type, count(*) FROM log GROUP BY 1"`'
@@ -86,25 +86,28 @@ def _answer(
     *,
     follows: bool,
 ) -> None:
-    """Of the log's offsets from `begin` to `end`; `follows`: or what there is when a person asks the next question."""
-    print_progress("starts Spark, which takes some seconds")
+    """Runs the statements, or a prompt if `asked` is None, on the offsets from `begin` up to, not including, `end`.
+
+    With `follows`, every statement of the prompt reads up to the current end of the log.
+    """
+    print_progress("starting Spark; this takes some seconds")
     from ....history.sql.session import session
 
     with session() as spark:
         from ....history.sql.queries import Queries
         from ....history.sql.reader import LogTables
 
-        told = Queries(spark, LogTables(spark, origin, begin, end))
+        queries = Queries(spark, LogTables(spark, origin, begin, end))
         if asked is not None:
-            for each in asked:
-                print_rows(told, each, output)
+            for statement in asked:
+                print_rows(queries, statement, output)
             return
         from .prompt import Prompt
 
         def ask(statement: str) -> None:
             now = source.log.end() if follows else end
-            if now > told.log.end:
-                told.log = LogTables(spark, origin, begin, now)
-            print_rows(told, statement, output)
+            if now > queries.log.end:
+                queries.log = LogTables(spark, origin, begin, now)
+            print_rows(queries, statement, output)
 
-        Prompt(f"{source.log.topic}, offsets {begin} to {end - 1}", told.log.tables, ask).run()
+        Prompt(f"{source.log.topic}, offsets {begin} to {end - 1}", queries.log.tables, ask).run()

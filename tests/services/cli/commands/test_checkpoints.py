@@ -67,11 +67,11 @@ def view(status: CheckpointStatus = CheckpointStatus.IN_PROGRESS, **changes: Any
         ),
         (
             view(subtasks=(*PARTS[:2], SubtaskCheckpointView("Count (2/2)", "c", declined="disk full"))),
-            ["IN_PROGRESS", "2.0 s", "2.9 KiB", "1.5 KiB", "1/3", "Count (2/2) declines: disk full"],
+            ["IN_PROGRESS", "2.0 s", "2.9 KiB", "1.5 KiB", "1/3", "Count (2/2) declined: disk full"],
         ),
         (
             view(subtasks=PARTS[:1]),
-            ["IN_PROGRESS", "2.0 s", "2.9 KiB", "1.5 KiB", "1/1", "is written"],
+            ["IN_PROGRESS", "2.0 s", "2.9 KiB", "1.5 KiB", "1/1", "writes its metadata"],
         ),
         (
             view(CheckpointStatus.COMPLETED, ended=S + 36_000, size=5 << 20, subtasks=PARTS[:1]),
@@ -127,7 +127,7 @@ def test_how_many_there_were_and_what_the_job_began_with() -> None:
         "0 completed, 0 failed, 0 in progress; restored from"
     )
     assert re.fullmatch(
-        r"from file:///j/chk-3 at \S+ \S+; passed over file:///j/chk-4: count-1 is torn",
+        r"from file:///j/chk-3 at \S+ \S+; skipped file:///j/chk-4: count-1 is torn",
         format_restore(restored),
     )
     assert format_restore(RestoreView(S, failure="all are torn")).endswith(": all are torn")
@@ -197,10 +197,10 @@ def test_what_was_not_done_is_one_line_with_a_code_of_its_own(error: Exception) 
     [
         (
             "stop j --target s3://",
-            "'s3://' is no place in storage: give a path, or a URI such as s3://bucket/directory",
+            "'s3://' is no path or URI: give a path, or a URI such as s3://bucket/directory",
         ),
-        ("savepoint trigger j --target ", "'' is no place in storage"),
-        ("savepoint dispose ", "'' is no place in storage"),
+        ("savepoint trigger j --target ", "'' is no path or URI"),
+        ("savepoint dispose ", "'' is no path or URI"),
         ("run --allow-non-restored-state a:b", "--allow-non-restored-state is for -s PATH"),
         ("run -D state.checkpoints.dir=here a:b", "state.checkpoints.dir is 'here': it may be a URI"),
         ("checkpoints j --last 0", "Invalid value for '--last'"),
@@ -223,4 +223,4 @@ def test_a_job_without_a_checkpoint_is_not_cancelled_to_keep_one(monkeypatch: py
     with pytest.raises(CommandFailure) as raised:
         commands._cancel_and_keep(Configuration({}), "j", Format.TEXT)
     assert raised.value.code is ExitCode.SAVEPOINT
-    assert "`tailrace cancel j` ends it, and a later `run` begins anew" in str(raised.value)
+    assert "`tailrace cancel j` cancels it, and a later `run` starts without state" in str(raised.value)

@@ -51,7 +51,7 @@ def test_a_home_that_is_taken_is_left_alone(failing: Any, tmp_path: Path) -> Non
     home.mkdir()
     (home / "tailrace.yaml").write_text("cluster.id: other\n")
     told = failing("--to", "trial", "--to-home", str(home), code=ExitCode.USAGE)
-    assert "is the home of a cluster; give another one with --to-home" in told
+    assert "is already the home of a cluster; choose another one with --to-home" in told
     assert [each.name for each in home.iterdir()] == ["tailrace.yaml"]
 
 
@@ -59,7 +59,7 @@ def test_a_home_that_is_taken_is_left_alone(failing: Any, tmp_path: Path) -> Non
 def test_what_can_not_be_a_home_is_named(failing: Any, tmp_path: Path, home: str) -> None:
     told = failing("--to", "trial", "--to-home", str(tmp_path / home), code=ExitCode.USAGE)
     assert f"{tmp_path / home} can't be the home of a cluster" in told
-    assert told.endswith("give another one with --to-home")
+    assert told.endswith("choose another one with --to-home")
 
 
 def test_a_place_outside_the_log_is_named(failing: Any, tmp_path: Path) -> None:
@@ -110,4 +110,4 @@ def test_a_home_that_names_none_says_so(tmp_path: Path, capsys: pytest.CaptureFi
         ]
     )
     assert code == ExitCode.USAGE
-    assert "simulated.json names no TaskExecutors to simulate" in capsys.readouterr().err
+    assert "simulated.json lists no TaskExecutors to simulate" in capsys.readouterr().err

@@ -276,7 +276,7 @@ def test_list_is_filtered_by_status_and_name(statuses: tuple[str, ...], name: st
 
 def test_a_status_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--status", "gone"]) == ExitCode.USAGE
-    assert "'GONE' is no status of a job: it may be CANCELED" in capsys.readouterr().err
+    assert "'GONE' is no job status: use one of CANCELED" in capsys.readouterr().err
 
 
 def test_a_long_reason_is_cut() -> None:

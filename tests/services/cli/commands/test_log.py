@@ -83,7 +83,7 @@ def test_a_stretch_lies_between_two_places(whole: Path, run: Run) -> None:
         (("--to", 99_999), 4, f"its last {SIZE - 1} ("),
         (("--from", "-2d"), 0, ""),
         (("--from", "1969-12-31"), 4, "is before"),
-        (("--from", 9, "--to", 3), 2, "--from 9 (offset 9) is behind --to 3 (offset 3)"),
+        (("--from", 9, "--to", 3), 2, "--from 9 (offset 9) is after --to 3 (offset 3)"),
         (("--follow",), 2, "--follow and --file exclude each other"),
         (("--cluster-id", "c1"), 2, "--file and --cluster-id exclude each other"),
         (("--type", "RequestSlots"), 2, "did you mean RequestSlot"),
@@ -148,7 +148,7 @@ def test_a_selection_is_told_to_be_one(whole: Path, tmp_path: Path, run: Run) ->
     assert found
     assert f"is a selection (of job {job}, of type SubmitTask)" in refused(run, 10, "state", "--file", path)
     assert "it can't" not in refused(run, 10, "log", "import", path, "--bootstrap-servers", "localhost:1")
-    assert "which job its events belong to" in refused(
+    assert "does not show the job of an event" in refused(
         run, 2, "log", "export", tmp_path / "b.avro", "--file", path, "--job", job
     )
 
@@ -159,10 +159,10 @@ def test_a_selection_is_told_to_be_one(whole: Path, tmp_path: Path, run: Run) ->
         ((), "no file is named"),
         (
             ("history",),
-            "the name of history says no format: end it with one of .avro, .jsonl, .parquet",
+            "the name of history has no known suffix: use one of .avro, .jsonl, .parquet",
         ),
         (("/tmp", "--format", "avro", "--overwrite"), "/tmp is a directory: name the file"),
-        (("history.csv", "--format", "csv"), "there is no format 'csv': there are avro, jsonl, parquet"),
+        (("history.csv", "--format", "csv"), "there is no format 'csv': use one of avro, jsonl, parquet"),
         (("a.avro", "--to", "b.avro"), "'b.avro' is no place in a log"),
         (("a.avro", "--to", "3", "--to", "4"), "--to 3 and --to 4 exclude each other"),
     ],
@@ -177,7 +177,7 @@ def test_a_file_that_is_there_is_replaced_only_on_purpose(whole: Path, tmp_path:
     path = tmp_path / "a.avro"
     path.write_text("dear")
     err = refused(run, 2, "log", "export", path, "--file", whole)
-    assert f"{path} is there already: --overwrite replaces it" in err
+    assert f"{path} already exists: --overwrite replaces it" in err
     assert path.read_text() == "dear"
     assert run("log", "export", path, "--file", whole, "--overwrite")[0] == 0
     assert path.read_bytes() == whole.read_bytes()
@@ -185,7 +185,7 @@ def test_a_file_that_is_there_is_replaced_only_on_purpose(whole: Path, tmp_path:
 
 def test_a_file_is_not_exported_over_itself(whole: Path, run: Run) -> None:
     before = whole.read_bytes()
-    assert "can't be written over itself" in refused(
+    assert "is the file to read, so it can't be replaced" in refused(
         run, 2, "log", "export", whole, "--file", whole, "--overwrite", "--to", 5
     )
     assert whole.read_bytes() == before

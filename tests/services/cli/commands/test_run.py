@@ -42,7 +42,7 @@ def test_all_that_went_as_it_was_to_go_is_fine() -> None:
         (CANCELED, "job j is CANCELED"),
         (
             JobOutcome("j", "job", JobStatus.SUSPENDED, over=True),
-            "job j is SUSPENDED: it goes on when the cluster is started again; `tailrace output -f j` then",
+            "job j is SUSPENDED: it resumes when the cluster starts again; `tailrace output -f j` then",
         ),
     ],
 )

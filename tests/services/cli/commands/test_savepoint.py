@@ -81,7 +81,7 @@ def test_verify_names_each_file_that_is_missing_or_torn_or_was_changed(
     capsys.readouterr()
     assert main(["savepoint", "inspect", str(savepoint), "--verify"]) == ExitCode.SAVEPOINT
     first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith(f"tailrace: {savepoint} is not whole: {savepoint}/count-0 is not there")
+    assert first.startswith(f"tailrace: {savepoint} is damaged: {savepoint}/count-0 is not there")
     assert f"{savepoint}/count-1" in second
 
 

@@ -75,7 +75,7 @@ def test_both_are_told_side_by_side(run: Any) -> None:
     assert any(row[:1] == ["j0"] and "really" in row for row in rows)
     assert sum("what if" in line for line in said.splitlines()) >= 5
     assert any(row[:1] == ["more"] for row in rows)
-    assert said.count("nothing came of") == 1
+    assert said.count("no effect: ") == 1
     assert "te-1 is not there at that time" in said
 
 
@@ -134,7 +134,7 @@ def test_nothing_that_is_there_is_written_over_unasked(run: Any, tmp_path: Path)
     for each in (log, picture, letter):
         each.write_text("dear")
     usage = ExitCode.USAGE
-    assert "is there already: --overwrite replaces it" in run("--at", "40", "--log", str(log), code=usage)
+    assert "already exists: --overwrite replaces it" in run("--at", "40", "--log", str(log), code=usage)
     assert "is no picture" in run("--at", "40", "--svg", str(letter), code=usage)
     assert log.read_text() == letter.read_text() == "dear"
     run("--at", "40", "--log", str(log), "--overwrite", "--svg", str(picture))
@@ -146,14 +146,14 @@ def test_nothing_that_is_there_is_written_over_unasked(run: Any, tmp_path: Path)
 def test_a_history_is_not_written_over_by_what_would_have_been(run: Any, file: Path) -> None:
     before = file.read_bytes()
     said = run("--at", "40", "--log", str(file), "--overwrite", code=ExitCode.USAGE)
-    assert "can't be written over itself" in said
+    assert "is the file to read, so it can't be replaced" in said
     assert file.read_bytes() == before
 
 
 def test_without_a_place_it_goes_on_from_the_end(run: Any, history: MemoryHistory) -> None:
     said = run(scenario="events: [{at: 1 s, submit: {like: j1, as: more}}]")
     assert f"from offset {len(history.records) - 1}" in said
-    assert "there is only what would happen" in said
+    assert "there is only the simulated result" in said
     assert "really" not in said.replace("really happened", "")
 
 
@@ -181,7 +181,7 @@ def test_without_a_place_it_goes_on_from_the_end(run: Any, history: MemoryHistor
             ["--log", "x.txt"],
             "",
             ExitCode.USAGE,
-            "the name of x.txt says no format: end it with one of .avro",
+            "the name of x.txt has no known suffix: use one of .avro",
         ),
         (["--cluster-id", "x"], "", ExitCode.USAGE, "--file and --cluster-id exclude each other"),
     ],

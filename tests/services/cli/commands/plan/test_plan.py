@@ -150,7 +150,7 @@ def test_a_program_that_refuses_an_option_of_tailrace_says_where_that_belongs(
 ) -> None:
     Path("strict.py").write_text(f"import argparse\nargparse.ArgumentParser().parse_args()\n{PROGRAM}")
     assert main(["plan", "strict.py", "-p", "2"]) == ExitCode.JOB
-    assert "-p is given behind strict.py and goes to the program" in capsys.readouterr().err
+    assert "-p stands after strict.py and goes to the program" in capsys.readouterr().err
 
 
 def test_a_program_by_name(capsys: pytest.CaptureFixture[str]) -> None:
