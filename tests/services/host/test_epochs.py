@@ -160,8 +160,8 @@ def test_the_way_back_is_shown_first_and_taken_when_told_to(
             assert shown["claims"] == [{"offset": 2, "role": "dispatcher", "epoch": LARGEST, "last": 1}]
             assert [each["offset"] for each in shown["snapshots"]] == [2]
         else:
-            assert "offset 2: a claim of dispatcher under epoch" in said.out
-    assert "goes on with this log" in said.err + said.out
+            assert "offset 2: a claim of dispatcher with epoch" in said.out
+    assert "continues with this log" in said.err + said.out
     assert claim_recovery.find(log, store).exhausted == ()
 
 
