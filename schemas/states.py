@@ -37,7 +37,7 @@ EXECUTION_TRANSITIONS: Mapping[ExecutionState, frozenset[ExecutionState]] = {
     ExecutionState.CANCELED: frozenset(),
     ExecutionState.FAILED: frozenset(),
 }
-"""State of an Execution -> what may follow (Flink's Execution; document 000).
+"""State of an Execution -> what may follow (Flink's Execution).
 
 Two differ from Flink. RUNNING is followed by INITIALIZING where the TaskExecutor was started again under its old
 resource id: the attempt goes on. CANCELING may be followed by FINISHED, which Flink counts as CANCELED: a task that had

@@ -1,4 +1,4 @@
-"""What job authors write against: Flink's DataStream API, in Python's manners (document 004).
+"""What job authors write against: Flink's DataStream API, in Python's manners.
 
     env = StreamExecutionEnvironment.get_execution_environment()
     env.socket_text_stream("localhost", 9999).flat_map(split).key_by(word).window(...).reduce(add).print()

@@ -1,4 +1,4 @@
-"""StreamExecutionEnvironment: where a program begins and ends (document 004)."""
+"""StreamExecutionEnvironment: where a program begins and ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the words of a text stream in windows of five seconds (documents 002 and 004).
+"""Counts the words of a text stream in windows of five seconds.
 
     tailrace run pipelines/examples/window_word_count.py --port 9999
 

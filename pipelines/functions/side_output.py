@@ -1,4 +1,4 @@
-"""Side outputs: further streams of an operator, each with a tag of its own (document 002)."""
+"""Side outputs: further streams of an operator, each with a tag of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StreamGraph -> JobGraph -> ExecutionGraph -> physical plan: the four levels of document 002.
+"""StreamGraph -> JobGraph -> ExecutionGraph -> physical plan: Flink's four levels.
 
 Knows neither services nor Spark, and never unpickles: a JobGraph's functions are bytes here.
 """

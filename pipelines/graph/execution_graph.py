@@ -1,4 +1,4 @@
-"""The ExecutionGraph: a JobGraph multiplied by its parallelism (document 002). Pure frozen data.
+"""The ExecutionGraph: a JobGraph multiplied by its parallelism. Pure frozen data.
 
 Every JobVertex becomes an ExecutionJobVertex with one ExecutionVertex per subtask, every JobEdge an IntermediateResult.
 The attempts to run an ExecutionVertex, its Executions, are state of the JobMaster. A result is a Kafka topic with a

@@ -1,9 +1,9 @@
-"""StreamGraph -> JobGraph: operators that can share a task are chained into one JobVertex (document 002).
+"""StreamGraph -> JobGraph: operators that can share a task are chained into one JobVertex.
 
 An operator is chained to the one whose output it takes if none of `OBSTACLES` stands between them. A chain is a tree:
 an operator may have several others behind it, chained or not.
 
-The obstacles are document 002's conditions turned round, and three of ours: chaining may be off for the whole job, a
+The obstacles are Flink's conditions for chaining, negated, and three more: chaining may be off for the whole job, a
 vertex runs in one place, so that its operators need one co-location group, and it has one number of key groups. Three
 of the document's conditions always hold here: both nodes have an operator, and they are connected.
 """

@@ -41,7 +41,7 @@ class ExecutionMode(StrEnum):
 
 
 class ScheduleMode(StrEnum):
-    """When the tasks of a job are scheduled (document 003)."""
+    """When the tasks of a job are scheduled."""
 
     EAGER = "EAGER"
     LAZY_FROM_SOURCES = "LAZY_FROM_SOURCES"

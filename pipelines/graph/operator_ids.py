@@ -1,6 +1,6 @@
 """Operator ids: 16 bytes that stay the same while a program stays the same, so that state finds its operator.
 
-As document 002 has it. An operator with a uid takes its id from that alone. Any other takes it from its
+As in Flink: an operator with a uid takes its id from that alone. Any other takes it from its
 place: the number of operators before it, breadth-first from the sources, once for itself and once more
 for each operator chained to it; mixed with the ids of its inputs. Names, functions and parallelism do not
 enter, so these may change.

@@ -1,4 +1,4 @@
-"""The StreamGraph: a program as operators and the edges between them, before any are chained (document 002)."""
+"""The StreamGraph: a program as operators and the edges between them, before any are chained."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Handshake(StrEnum):
 
 
 class Execution(msgspec.Struct, frozen=True):
-    """One attempt to run an ExecutionVertex; a retry is a new Execution of the same vertex (document 004)."""
+    """One attempt to run an ExecutionVertex; a retry is a new Execution of the same vertex."""
 
     execution_attempt_id: str
     vertex_id: str

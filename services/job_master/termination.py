@@ -200,7 +200,7 @@ def finish_suspended_stop(state: JobMasterState, cause: int) -> JobMasterState:
 
 
 def disconnect_reason(state: JobMasterState) -> str:
-    """What a JobMaster says when it lets go of slots and TaskExecutors (document 000)."""
+    """What a JobMaster says when it lets go of slots and TaskExecutors."""
     name = state.graph.name if state.graph else state.terminated.name if state.terminated else ""
     return f"Stopping JobMaster for job {name[:_SHOWN]}({state.job_id})."
 

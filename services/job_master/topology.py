@@ -42,7 +42,7 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
     vertices: Map[str, SchedulingVertex] = Map()
     subtasks: int = 0
     required_slots: int = 0
-    """The sum over the slot sharing groups of the largest parallelism in each (document 003)."""
+    """The sum over the slot sharing groups of the largest parallelism in each."""
 
     @staticmethod
     @cache_per_graph

@@ -1,4 +1,4 @@
-"""Who is registered at the ResourceManager: TaskExecutors and JobMasters (documents 000 and 004)."""
+"""Who is registered at the ResourceManager: TaskExecutors and JobMasters."""
 
 from __future__ import annotations
 

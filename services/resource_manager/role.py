@@ -1,4 +1,4 @@
-"""The ResourceManager's evolve and decide (documents 000, 003 and 004)."""
+"""The ResourceManager's evolve and decide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a cluster (document 000): TaskExecutors are disconnected, workers stopped, and what remains is said."""
+"""The end of a cluster: TaskExecutors are disconnected, workers stopped, and what remains is said."""
 
 from __future__ import annotations
 

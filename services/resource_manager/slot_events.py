@@ -1,4 +1,4 @@
-"""Slots and requests as the ResourceManager hears of them, around the SlotManager (documents 000 and 003)."""
+"""Slots and requests as the ResourceManager hears of them, around the SlotManager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SlotManager (document 003): slots that are registered, free, pending or allocated, and the requests for them.
+"""The SlotManager: slots that are registered, free, pending or allocated, and the requests for them.
 
 What a TaskExecutor says of its slots is what counts, and may be old: what was decided before a slot was asked for does
 not take the slot back, and an answer about a slot that the request no longer waits for does not concern the request.

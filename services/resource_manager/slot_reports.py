@@ -1,4 +1,4 @@
-"""SlotReports: what TaskExecutors say of their slots when they register, and every heartbeat since (document 000).
+"""SlotReports: what TaskExecutors say of their slots when they register, and every heartbeat since.
 
 Their word counts. An allocation that the ResourceManager believed in and that the TaskExecutor lacks is lost for its
 JobMaster; one that the TaskExecutor holds for a job that is not there is given up. A slot whose TaskExecutor has been

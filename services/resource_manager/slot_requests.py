@@ -1,7 +1,7 @@
-"""The slot requests of all jobs (document 003), with the indexes that deciding needs.
+"""The slot requests of all jobs, with the indexes that deciding needs.
 
 A request is known by its AllocationID for as long as the slot that it was given is held: sent again, by the same
-JobMaster or by its successor, it is not fulfilled twice (document 004). It is *open* until a TaskExecutor has
+JobMaster or by its successor, it is not fulfilled twice. It is *open* until a TaskExecutor has
 allocated the slot, and *waiting* for as long as no TaskExecutor has been asked. A job is *short* since it has requests
 waiting and wants more slots than there can be.
 """

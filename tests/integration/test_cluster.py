@@ -172,7 +172,7 @@ def text() -> Iterator[TextServer]:
 
 @pytest.fixture(scope="module")
 def job(cluster: Cluster, text: TextServer) -> str:
-    """WindowWordCount over all four slots, flatMap at 4 and the windows at 3, as document 002 has it."""
+    """WindowWordCount over all four slots, flatMap at 4 and the windows at 3."""
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "2"]
     parallelism = ["--flat-map-parallelism", "4", "--window-parallelism", str(WINDOW_PARALLELISM)]
     submitted = cluster.ok("run", "-d", str(PROGRAM), *options, *parallelism)

@@ -1,4 +1,4 @@
-"""A checkpoint is complete only with every acknowledgement of what was current when it was triggered (document 000).
+"""A checkpoint is complete only with every acknowledgement of what was current when it was triggered.
 
 It is pending from CheckpointTriggered until all that is awaited has acknowledged or FINISHED and its metadata is
 written, or until it is aborted. Whoever speaks of one that is not pending speaks late, and changes nothing. What is

@@ -1,4 +1,4 @@
-"""What the documents fix word for word, and what they fix the order of (document 000, how a job is cancelled)."""
+"""Messages with a fixed text, and events with a fixed order, for example how a job is cancelled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Transformations: what a program asked for, one small frozen class each.
 
 A `Physical` one becomes an operator. A `Virtual` one only says how records get from its inputs to the next operator:
-how they are partitioned, which side output they are, or that several streams are one (document 002's virtual nodes).
-Inputs are named by id, so that a transformation can be replaced by a changed copy after others have been built on it.
+how they are partitioned, which side output they are, or that several streams are one (PartitionTransformation,
+UnionTransformation, SideOutputTransformation in Flink). Inputs are named by id, so that a transformation can be
+replaced by a changed copy after others have been built on it.
 
 To add an operator: its traits in graph/operators.py, a class here, a method on a stream, and its work in the runtime.
 """

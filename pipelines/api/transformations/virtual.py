@@ -1,4 +1,6 @@
-"""Transformations that become no operator (document 002's virtual nodes)."""
+"""Transformations that become no operator (PartitionTransformation, UnionTransformation, SideOutputTransformation in
+Flink).
+"""
 
 from __future__ import annotations
 

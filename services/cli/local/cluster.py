@@ -2,7 +2,7 @@
 
 Everything starts at once: TaskExecutors and jobmanagers keep trying until Kafka is there, so that Spark's JVMs come up
 beside the broker's. That the cluster is ready is read from its log, where each process says what it is and who it is
-(host:pid). Stopping is a request like any other: the processes leave by themselves, in the order of document 000.
+(host:pid). Stopping is a request like any other: the processes leave by themselves, in the order of Flink's shutdown.
 """
 
 from __future__ import annotations

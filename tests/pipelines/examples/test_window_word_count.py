@@ -1,4 +1,4 @@
-"""The example of document 002: flatMap at 4 and sum at 3, in slot sharing groups of their own."""
+"""WindowWordCount: flatMap at 4 and sum at 3, in slot sharing groups of their own."""
 
 from __future__ import annotations
 

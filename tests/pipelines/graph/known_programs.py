@@ -26,7 +26,7 @@ def chain() -> StreamGraph:
 
 
 def word_count() -> StreamGraph:
-    """Document 002's."""
+    """WindowWordCount."""
     nodes = [
         node(1, OperatorKind.SOCKET_TEXT_STREAM),
         node(2, OperatorKind.FLAT_MAP, parallelism=4, slot_sharing_group="flatMap_sg"),

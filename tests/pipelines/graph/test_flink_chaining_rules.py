@@ -1,4 +1,4 @@
-"""Document 002's example, WindowWordCount, from program to physical plan: node by node and edge by edge.
+"""Flink's example WindowWordCount, from program to physical plan: node by node and edge by edge.
 
 A text file is split at parallelism 4 in the slot sharing group flatMap_sg, and counted per word and window at
 parallelism 3 in sum_sg; the counts are written at 3.

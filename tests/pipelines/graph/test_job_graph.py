@@ -1,4 +1,4 @@
-"""StreamGraph -> JobGraph: what is chained, and which ids come out (document 002)."""
+"""StreamGraph -> JobGraph: what is chained, and which ids come out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operator ids survive a rebuild of an unchanged program, in every process and on every machine (document 002)."""
+"""Operator ids survive a rebuild of an unchanged program, in every process and on every machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CompletedCheckpointStore (document 001) on real files: storage first, nothing lost, the newest that is whole."""
+"""The CompletedCheckpointStore on real files: storage first, nothing lost, the newest that is whole."""
 
 from __future__ import annotations
 

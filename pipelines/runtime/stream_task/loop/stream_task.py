@@ -1,4 +1,4 @@
-"""One attempt of one subtask: document 002's lifecycle (initialise state, open, run, close)."""
+"""One attempt of one subtask: Flink's lifecycle (initialize state, open, run, close)."""
 
 from __future__ import annotations
 

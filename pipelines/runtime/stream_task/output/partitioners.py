@@ -1,4 +1,4 @@
-"""Partitioners: which record of a batch goes to which partition of a channel (document 002).
+"""Partitioners: which record of a batch goes to which partition of a channel.
 
 Each takes a batch and gives (partition, the records for it), each part in the batch's order. Where the key is a column,
 or no key is asked for, columns stay columns.

@@ -1,4 +1,4 @@
-"""Text from a byte stream: records separated by a delimiter, as document 004's socket_text_stream has it."""
+"""Text from a byte stream: records separated by a delimiter, as Flink's socketTextStream does."""
 
 from __future__ import annotations
 
