@@ -1,1 +1,2 @@
-"""The real parts tailrace stands on, and how they start: prerequisites, jars, Kafka, ZooKeeper."""
+"""External components and how they start: prerequisites, jars, Kafka, ZooKeeper; also configuration types and file
+storage."""

@@ -1,8 +1,9 @@
-"""An AdminClient for the whole life of a process.
+"""An AdminClient that stays usable for the whole life of a process.
 
-An AdminClient asks the leader of a partition by the epoch that it has seen last, and looks for a newer one only when
-its metadata expire, after minutes. So one that was made before a restart of Kafka gets FENCED_LEADER_EPOCH for as long.
-Here such an answer replaces the client: whoever asks again, asks with a new one.
+An AdminClient sends requests with the leader epoch that it saw last, and refreshes its metadata only after minutes. A
+client from before a restart of Kafka gets FENCED_LEADER_EPOCH for that time. This cache replaces the client after such
+an
+error, so that the next request uses a new one.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ OUTDATED: Final = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
     }
 )
-"""What a client is answered that does not know who leads a partition now."""
+"""The errors of a client that does not know the current leader of a partition."""
 
 
 class AdminClientCache:
-    """Any thread may call it."""
+    """Thread-safe."""
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
-        """`configuration` is librdkafka's. The client is made when it is first needed."""
+        """`configuration` is librdkafka's. The client is created on first use."""
         self._configuration = dict(configuration)
         self._lock = threading.Lock()
         self._client: AdminClient | None = None
         self._outdated = False
 
     def client(self) -> AdminClient:
-        """The client to ask; give what goes wrong with its answer to `note`."""
+        """Returns the client; pass errors of its requests to `note_error`."""
         with self._lock:
             if self._client is None or self._outdated:
                 self._client = AdminClient(self._configuration)
@@ -43,9 +44,9 @@ class AdminClientCache:
             return self._client
 
     def note_error(self, error: BaseException) -> None:
-        """Has the client replaced, if it was answered that it is outdated.
+        """Replaces the client if the error shows that it is outdated.
 
-        May be called by a client's own thread, in which it must not be closed: that is left to the next `client`.
+        May be called on the client's own thread, where it must not be closed: the next `client` closes it.
         """
         if isinstance(error, KafkaException) and error.args[0].code() in OUTDATED:
             self._outdated = True

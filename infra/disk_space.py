@@ -1,4 +1,4 @@
-"""Whether a disk is full. A process that cannot write cannot say so either where its log is on the same disk."""
+"""Detects a full disk. A process cannot report it in its log if the log is on the same disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ MIN_FREE_BYTES: Final = 1 << 20
 
 
 def describe_shortage(path: Path) -> str:
-    """What to say where less than 1 MiB is free on the disk of the path; empty where there is room, or nobody knows."""
+    """Returns a message if less than 1 MiB is free on the disk of the path; empty if there is room, or it is
+    unknown."""
     try:
         free = shutil.disk_usage(path).free
     except OSError:
@@ -18,6 +19,6 @@ def describe_shortage(path: Path) -> str:
     if free >= MIN_FREE_BYTES:
         return ""
     return (
-        f"; the disk of {path} is full ({free:,} bytes are free): free some space, then `tailrace cluster start` goes "
-        "on from what was committed"
+        f"; the disk of {path} is full ({free:,} bytes are free): free some space, then `tailrace cluster start` "
+        "continues from the committed state"
     )

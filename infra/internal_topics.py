@@ -1,8 +1,10 @@
-"""The topics that Kafka makes for itself at first use, made before anybody has a use for them.
+"""Creates Kafka's internal topics before their first use.
 
-A first consumer of a group, or a first transaction, waits for the topic of its coordinator, and is told to come back
-meanwhile. Clients that know the address of a broker which is only starting may come first all the same, and the
-broker makes the topic for them: a topic that exists by now is what was wanted, whoever made it.
+The first consumer of a group, and the first transaction, would otherwise retry until the topic of its coordinator
+exists.
+Clients that know the address of a starting broker may still be faster, and the broker then creates the topic for them:
+an
+existing topic is accepted, whoever created it.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ _LOOK_S: Final = 0.02
 _LIST_TIMEOUT_S: Final = 1.0
 _CREATE_TIMEOUT_S: Final = 5.0
 
-# Kafka compacts its segments of 100 MiB only when they are full: some minutes of work for one job, and all of that is
-# read when the coordinator of a restarted broker loads.
+# Kafka compacts its segments of 100 MiB only when they are full, which is some minutes of work for one job; the
+# coordinator of a restarted broker reads all of it when it loads.
 _COMPACTED: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(8 << 20),
     "min.cleanable.dirty.ratio": "0.2",
 }
 
-# Otherwise as Kafka itself would make them: name, the setting with the number of partitions, topic configuration.
+# Otherwise as Kafka itself creates them: name, the setting with the number of partitions, topic configuration.
 _INTERNAL: Final = (
     (
         "__consumer_offsets",
@@ -49,7 +51,7 @@ _INTERNAL: Final = (
 def ensure_internal_topics(
     producer: Producer, admin: AdminClient, settings: Mapping[str, str], look: Callable[[], None]
 ) -> None:
-    """Creates those that are missing, with as many partitions as the broker's settings say; see `ensure`."""
+    """Creates the missing topics, with the numbers of partitions from the broker's settings; see `ensure`."""
     topics = [NewTopic(name, int(settings[count]), 1, config=own) for name, count, own in _INTERNAL]
     ensure(producer, admin, topics, look)
 
@@ -57,9 +59,9 @@ def ensure_internal_topics(
 def ensure(
     producer: Producer, admin: AdminClient, topics: Sequence[NewTopic], look: Callable[[], None]
 ) -> None:
-    """Returns when the broker lists all of `topics` to the producer; `admin` creates those that it does not list.
+    """Returns when the broker lists all of `topics` to the producer; `admin` creates the missing ones.
 
-    `look` is called before each attempt; what it raises ends them.
+    `look` is called before each attempt; an exception from it ends the attempts.
     """
     while True:
         look()
@@ -67,12 +69,12 @@ def ensure(
             listed = producer.list_topics(timeout=_LIST_TIMEOUT_S).topics
         except KafkaException:
             continue
-        missing = [each for each in topics if each.topic not in listed]
+        missing = [topic for topic in topics if topic.topic not in listed]
         if not missing:
             return
         for created in admin.create_topics(missing, request_timeout=_CREATE_TIMEOUT_S).values():
             try:
                 created.result()
             except KafkaException:
-                # It exists by now, or the broker is not ready for it yet: the list tells.
+                # It exists by now, or the broker is not ready yet: the next listing shows which.
                 time.sleep(_LOOK_S)

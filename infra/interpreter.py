@@ -1,4 +1,4 @@
-"""How processes of ours are started from modules of ours."""
+"""The commands that start tailrace's modules as processes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import sys
 
 
 def module_command(name: str, *arguments: str) -> list[str]:
-    """The command that runs a module in this interpreter.
+    """Returns the command that runs a module in this interpreter.
 
-    Without the working directory on sys.path, where Python would put it first: there users have folders and files
-    called pipelines, services or logging.
+    The working directory is not on sys.path, where Python would put it first: users have folders and files named
+    pipelines,
+    services or logging there.
     """
     return [sys.executable, "-P", "-m", name, *arguments]

@@ -1,11 +1,10 @@
-"""The jars, from Maven's repositories into a cache directory, with the Ivy that pyspark ships.
+"""Downloads jars from Maven repositories into a cache directory, with the Ivy that pyspark ships.
 
-A set of jars (infra/versions.py) is resolved into a work directory and renamed into place when it is
-whole, so that a folder that exists is complete: the second call finds it and needs no network. Its name
-carries a digest of the coordinates, so that a changed version is another folder.
+A set of jars (infra/versions.py) is resolved into a work directory and renamed when it is complete, so that an existing
+folder is complete and the next call needs no network. The folder's name contains a digest of the coordinates: another
+version is another folder.
 
-Ivy's own default settings name the repository; TAILRACE_IVY_SETTINGS gives an Ivy settings file instead,
-for a mirror.
+Ivy's default settings name the repository; TAILRACE_IVY_SETTINGS names an Ivy settings file for a mirror instead.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from . import versions
 from .prerequisites import find_java
 from .versions import Coordinate, JarSet
 
-# An unreachable repository must end in an error, not in a wait without end.
+# An unreachable repository must cause an error, not an endless wait.
 RESOLVE_TIMEOUT_S = 900
 
 
 class JarsUnavailable(Exception):
-    """A set of jars could not be resolved; the text says which and what to do."""
+    """A set of jars could not be resolved; the message says which and what to do."""
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: TAILRACE_CACHE_DIR, else XDG_CACHE_HOME/tailrace, else ~/.cache/tailrace."""
+    """Returns the download cache: TAILRACE_CACHE_DIR, else XDG_CACHE_HOME/tailrace, else ~/.cache/tailrace."""
     if own := os.environ.get("TAILRACE_CACHE_DIR"):
         return Path(own).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -42,23 +41,23 @@ def cache_dir() -> Path:
 
 
 def spark_jars() -> list[Path]:
-    """The jars of Spark's Kafka source, for `spark.jars`; resolved first if need be.
+    """Returns the jars of Spark's Kafka source, for `spark.jars`; resolves them first if necessary.
 
-    Raises JarsUnavailable, or MissingPrerequisite where there is no Java.
+    Raises JarsUnavailable, or MissingPrerequisite without Java.
     """
     return resolve(versions.SPARK_KAFKA_JARS)
 
 
 def kafka_classpath() -> list[Path]:
-    """The jars of the Kafka broker with all it depends on; resolved first if need be.
+    """Returns the jars of the Kafka broker and its dependencies; resolves them first if necessary.
 
-    Raises JarsUnavailable, or MissingPrerequisite where there is no Java.
+    Raises JarsUnavailable, or MissingPrerequisite without Java.
     """
     return resolve(versions.KAFKA_JARS)
 
 
 def pyspark_jars_dir() -> Path:
-    """The folder of the jars that pyspark ships, found without importing pyspark."""
+    """Returns the folder of pyspark's jars, without importing pyspark."""
     from importlib.util import find_spec
 
     spec = find_spec("pyspark")
@@ -68,9 +67,9 @@ def pyspark_jars_dir() -> Path:
 
 
 def resolve(jars: JarSet) -> list[Path]:
-    """The files of a set of jars, sorted by name; downloads them the first time.
+    """Returns the files of a set of jars, sorted by name; downloads them the first time.
 
-    Raises JarsUnavailable, or MissingPrerequisite where there is no Java.
+    Raises JarsUnavailable, or MissingPrerequisite without Java.
     """
     folder = jar_folder(jars)
     if not folder.is_dir():
@@ -82,7 +81,7 @@ def resolve(jars: JarSet) -> list[Path]:
 
 
 def jar_folder(jars: JarSet) -> Path:
-    """Where a set of jars is, or will be; without links: archives of classes go by the path."""
+    """Returns the folder of a set of jars, with links resolved: class archives depend on the path."""
     digest = hashlib.sha256(repr(jars).encode()).hexdigest()[:12]
     return (cache_dir() / "jars" / f"{jars.name}-{digest}").resolve()
 
@@ -107,7 +106,7 @@ def _download(jars: JarSet, folder: Path) -> None:
 
 
 def _ivy_file(jars: JarSet) -> str:
-    # It brings urllib along, and jars are seldom resolved.
+    # A local import: it loads urllib, and jars are seldom resolved.
     from xml.sax.saxutils import quoteattr
 
     transitive = str(jars.transitive).lower()
@@ -150,7 +149,7 @@ def _run_ivy(jars: JarSet, work: Path) -> None:
 
 
 def _follow(process: subprocess.Popen[str], jars: JarSet) -> list[str]:
-    """Shows what Ivy is at while it runs; returns the last lines it wrote."""
+    """Shows Ivy's progress; returns its last lines of output."""
     from threading import Timer
 
     from rich.console import Console

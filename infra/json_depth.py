@@ -1,6 +1,6 @@
-"""How deep a JSON text from outside is nested: no deeper than MOST, whatever stack its reader has left.
+"""Limits how deep a JSON text from outside is nested, independent of the reader's remaining stack.
 
-Readers recurse, and where the stack ends depends on who calls them: a verdict must not.
+Readers recurse, and the depth at which they fail depends on their caller; a decision must not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def is_too_deep(text: str) -> bool:
-    """Whether brackets, outside of strings, are nested deeper than MOST; also of a text that is no JSON."""
+    """Returns whether brackets outside of strings are nested deeper than the limit; also for invalid JSON."""
     depth = 0
     for token in _TOKENS.finditer(text):
         first = text[token.start()]
@@ -27,14 +27,14 @@ def is_too_deep(text: str) -> bool:
 
 
 def is_value_too_deep(value: Any) -> bool:
-    """As `is_too_deep`, of what a JSON text says."""
+    """As `is_too_deep`, for a decoded JSON value."""
     level = [value]
     for _ in range(MOST + 1):
         level = [
             child
-            for each in level
-            if isinstance(each, dict | list)
-            for child in (each.values() if isinstance(each, dict) else each)
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
         ]
         if not level:
             return False

@@ -1,9 +1,9 @@
-"""A real Kafka of one node (KRaft), started on free loopback ports over a data directory.
+"""An embedded Kafka of one node (KRaft), on free loopback ports over a data directory.
 
-For tests, the demo and a cluster on one machine; anything larger brings its own Kafka by address. What is
-written survives `stop`, `kill` and a restart on the same directory. `kafka.json` in that directory says
-which process serves it and where, so that another process can attach, and so that a restart takes the
-earlier port again where it is still free: clients that know the address find the broker where it was.
+It is for tests, the demo and clusters on one machine; larger clusters connect to an existing Kafka. Its data survives
+`stop`, `kill` and a restart on the same directory. `kafka.json` in that directory records the process and its address,
+so
+that another process can attach. A restart uses the previous port if it is free, so that clients find the broker again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
 
-# A port can be taken between our look and the broker's bind; another is chosen as often.
+# A port can be taken between our check and the broker's bind; so many further attempts use another one.
 _ATTEMPTS: Final = 3
 
 _SETTINGS: Final[Mapping[str, str]] = {
@@ -44,7 +44,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     "auto.create.topics.enable": "false",
-    # One node holds the only replica of everything. Few partitions: each costs its coordinator a load.
+    # One node holds the only replica of everything. Few partitions: the coordinator loads each of them.
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
@@ -55,11 +55,11 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "share.coordinator.state.topic.num.partitions": "1",
     "default.replication.factor": "1",
     "min.insync.replicas": "1",
-    # The log is the database, and committed offsets are a job's progress: nothing goes away by itself.
+    # The log is the database, and committed offsets are a job's progress: nothing may expire.
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
     "offsets.retention.minutes": "2147483647",
-    # Latency before batching: with one node there is nobody to share an append with.
+    # Prefer latency to batching: a single node has no replication to amortise.
     "group.initial.rebalance.delay.ms": "0",
     "controller.quorum.append.linger.ms": "0",
     # A small process: the cleaner's default buffer alone is 128 MiB.
@@ -67,17 +67,17 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
-    # The transactions of a dead writer hold readers up until they are aborted: look for them often.
+    # Open transactions of a dead writer block readers until they are aborted: check for them often.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "broker.heartbeat.interval.ms": "250",
 }
 
-# Broker and controller are one process: a session that runs out tells of a busy machine, never of a dead broker, and
-# takes every partition its leader, and every open transaction with it.
+# Broker and controller are one process: an expired session indicates a busy machine, never a dead broker, and would
+# cost every partition its leader and every open transaction.
 _SESSION_MS: Final = 300_000
-# But a broker that was killed may register again only when its last session has run out.
+# A killed broker can register again only after its last session has expired.
 _SESSION_AFTER_A_CRASH_MS: Final = 3_000
-# What Kafka leaves in its data when it ends in order.
+# The file that Kafka leaves in its data after a clean shutdown.
 _ENDED_IN_ORDER: Final = ".kafka_cleanshutdown"
 
 _LOGGING: Final = (
@@ -88,14 +88,15 @@ _LOGGING: Final = (
 
 
 class KafkaUnavailable(Exception):
-    """The embedded Kafka did not start or is not running; the text says why and where its log is."""
+    """The embedded Kafka did not start or is not running; the message gives the reason and the location of its log."""
 
 
 class KafkaRecord(msgspec.Struct, frozen=True):
     """`kafka.json`: the process that serves a data directory, and its address.
 
-    `created` is the process's start (seconds since the epoch, as psutil gives it): with it a pid that
-    the system has given to another process since is not mistaken for the broker.
+    `created` is the start time of the process (seconds since the epoch, from psutil). It distinguishes the broker from
+    a later
+    process with the same pid.
     """
 
     pid: int
@@ -103,12 +104,12 @@ class KafkaRecord(msgspec.Struct, frozen=True):
     created: float
 
     def process(self) -> psutil.Process | None:
-        """The broker's process, if it still runs."""
+        """Returns the broker's process if it still runs."""
         return ProcessIdentity(self.pid, self.created).process()
 
 
 class EmbeddedKafka:
-    """One Kafka node. As a context manager it is started on entry and stopped on exit."""
+    """One Kafka node. As a context manager it starts on entry and stops on exit."""
 
     def __init__(
         self,
@@ -118,9 +119,9 @@ class EmbeddedKafka:
         settings: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = (),
     ) -> None:
-        """`data_dir` holds everything; without one a temporary directory, removed by `stop`, does.
+        """`data_dir` holds all data; the default is a temporary directory, which `stop` removes.
 
-        `heap` is the JVM's -Xmx; `settings` and `jvm_options` are added to the broker's own, and win.
+        `heap` is the JVM's -Xmx; `settings` and `jvm_options` override the broker's own.
         """
         self._temporary = data_dir is None
         self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-kafka-"))).absolute()
@@ -132,7 +133,7 @@ class EmbeddedKafka:
 
     @classmethod
     def attach(cls, data_dir: Path) -> Self:
-        """The broker that another process started over `data_dir`.
+        """Returns the broker that another process started over `data_dir`.
 
         Raises KafkaUnavailable if none is running there.
         """
@@ -155,7 +156,7 @@ class EmbeddedKafka:
 
     @property
     def log_path(self) -> Path:
-        """The file with what the broker says (not its data)."""
+        """The broker's log file (not its data)."""
         return self.data_dir / "kafka.log"
 
     def is_running(self) -> bool:
@@ -167,8 +168,9 @@ class EmbeddedKafka:
     def start(self, *, detached: bool = False, timeout_s: float = START_TIMEOUT_S) -> Self:
         """Starts the broker and returns when it answers; `detached`, it outlives this process.
 
-        Raises KafkaUnavailable with the last lines of its log if it does not come up, or if one is
-        running over this directory already; JarsUnavailable, MissingPrerequisite.
+        Raises KafkaUnavailable with the last lines of its log if it does not start, or if a broker already runs over
+        this
+        directory; JarsUnavailable, MissingPrerequisite.
         """
         earlier = _read_record(self._record_path)
         if earlier is not None and earlier.process() is not None:
@@ -204,10 +206,11 @@ class EmbeddedKafka:
         raise AssertionError("unreachable: every attempt returns or raises")
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends the broker in order (SIGKILL after `timeout_s` seconds) and returns when it is gone; the data stays.
+        """Stops the broker cleanly (SIGKILL after `timeout_s` seconds) and returns when it is gone; the data remains.
 
-        With a temporary directory it is killed, and the directory removed: an orderly end, which takes a broker of
-        many partitions half a minute, is for those who come back. Stopping what is not running is fine.
+        A broker with a temporary directory is killed, and the directory removed: a clean shutdown of many partitions
+        takes half a
+        minute and helps only a later restart. Stopping a stopped broker does nothing.
         """
         if self._temporary:
             self.kill()
@@ -216,11 +219,11 @@ class EmbeddedKafka:
             self._end(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash; returns when it is gone. The data stays."""
+        """SIGKILL, as in a crash; returns when the process is gone. The data remains."""
         self._end(None)
 
     def pause(self) -> None:
-        """SIGSTOP: alive for the system, dead for its clients, until `resume`."""
+        """SIGSTOP: the process exists but does not answer clients until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -244,7 +247,7 @@ class EmbeddedKafka:
         return self.data_dir / "server.properties"
 
     def _end(self, timeout_s: float | None) -> None:
-        """`timeout_s` None: without asking it first."""
+        """`timeout_s` None: kills it at once."""
         if self._owned is not None:
             self._owned.kill() if timeout_s is None else self._owned.stop(timeout_s)
             self._owned = None
@@ -274,7 +277,7 @@ class EmbeddedKafka:
     def _format(self, java: str, classpath: str) -> None:
         if (self.data_dir / "data" / "meta.properties").exists():
             return
-        # As Kafka's own ids: base64 for URLs, but without a first "-", which a tool would take for an option.
+        # Like Kafka's own ids: URL-safe base64, but without a leading "-", which a tool would parse as an option.
         drawn = uuid.uuid4().bytes
         cluster_id = base64.urlsafe_b64encode(bytes([drawn[0] & 0x7F]) + drawn[1:]).decode().rstrip("=")
         command = self._java(java, classpath, "64m")
@@ -298,7 +301,7 @@ class EmbeddedKafka:
         fresh.replace(self._record_path)
 
     def _java(self, java: str, classpath: str, heap: str) -> list[str]:
-        # The C1 compiler and the serial collector: a small node that is soon up, not a broker farm.
+        # The C1 compiler and the serial collector: a small node that starts fast.
         sizes = [f"-Xmx{heap}", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         sizes += read_archive_options(kafka_archive(java))
         return [java, *sizes, "-Djava.awt.headless=true", *_LOGGING, "-cp", classpath]
@@ -313,12 +316,12 @@ class EmbeddedKafka:
         while not _accepts(host, int(port)):
             self._require_running(deadline)
             time.sleep(0.02)
-        # Complaints while the broker is on its way up are of no use to anyone.
+        # Client errors while the broker starts are expected.
         client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.bootstrap_servers,
             "log_level": 0,
         }
-        # A broker has no producer ids until the first producer asks, who is told to come back a second later.
+        # A broker has no producer ids until the first producer asks, which has to retry a second later.
         producer, admin = Producer({**client, "enable.idempotence": True}), AdminClient(client)
         ensure_internal_topics(producer, admin, _SETTINGS, lambda: self._require_running(deadline))
 
@@ -342,7 +345,7 @@ def _read_record(path: Path) -> KafkaRecord | None:
 
 
 def _free_ports(wanted: int) -> tuple[int, int]:
-    """Two free ports, the first of them `wanted` where that is free."""
+    """Returns two free ports, the first of them `wanted` if that is free."""
     with socket.socket() as first, socket.socket() as second:
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -362,6 +365,6 @@ def _accepts(host: str, port: int) -> bool:
 
 
 def _tail(text: str, lines: int = 8) -> str:
-    """The lines of a log that say what went wrong: its last ones, without stack frames."""
+    """Returns the last lines of a log, without stack frames."""
     telling = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
     return "\n".join(f"  {line[:300]}" for line in telling[-lines:])

@@ -1,8 +1,8 @@
-"""What librdkafka says of itself, as lines of Python's logging instead of its own on stderr.
+"""Sends librdkafka's messages to Python's logging instead of stderr.
 
-While Kafka is away each client says so several times a second. So a line of the same kind (librdkafka's facility, such
-as FAIL) comes at most every 30 s in a process, with the number of those that were left out. A client hands its lines
-over when it is polled, flushed or committed, in that thread.
+While Kafka is unreachable each client logs several messages a second. Messages of one kind (librdkafka's facility, such
+as FAIL) are limited to one every 30 s for each process, with the number of suppressed ones. A client delivers its
+messages when it is polled, flushed or committed, in that thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INTERVAL_S: Final = 30.0
 
 
 class RateLimit(logging.Filter):
-    """Lets the first line of a kind pass, and then one in each interval."""
+    """Passes the first message of a kind, and then one for each interval."""
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class RateLimit(logging.Filter):
         self._left_out: dict[str, int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Also says in the line how many were left out before it."""
+        """Adds the number of suppressed messages to the text."""
         # confluent_kafka logs "%s [%s] %s": facility, client, text.
         kind = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
         now = time.monotonic()
@@ -45,4 +45,4 @@ def _limited() -> logging.Logger:
 
 
 LOGGER: Final = _limited()
-"""For the configuration of a client, as `logger`."""
+"""For a client's configuration, as `logger`."""

@@ -1,7 +1,7 @@
-"""What a process says of its own doings to the people who run it: warnings, and what it could not do, on stderr.
+"""The log of a process for its operators, on stderr.
 
-A line that can't be written is lost: it is no reason to stop. structlog says it, and is loaded with the first line: a
-command that has nothing to say starts without it. Secrets are left out.
+A line that cannot be written is dropped: it must not stop the process. structlog is loaded with the first line, so that
+commands without log lines start faster. Secrets are redacted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _to_stderr = False
 
 
 class Logger:
-    """A logger of structlog's, that is looked up when something is said."""
+    """A structlog logger that is created on first use."""
 
     __slots__ = ("_name",)
 
@@ -38,11 +38,11 @@ class Logger:
         self._say("error", event, values)
 
     def exception(self, event: str, **values: Any) -> None:
-        """With the stack of the exception that is being handled."""
+        """Logs with the traceback of the current exception."""
         self._say("exception", event, values)
 
     def _say(self, level: str, event: str, values: dict[str, Any]) -> None:
-        # A full disk, or a stderr that was closed, must not end what has something to say about it.
+        # A full disk or a closed stderr must not end the process.
         with contextlib.suppress(Exception):
             getattr(self._logger(), level)(event, **values)
 
@@ -54,12 +54,12 @@ class Logger:
 
 
 def logger(name: str) -> Logger:
-    """The logger of a module."""
+    """Returns the logger of a module."""
     return Logger(name)
 
 
 def log_to_stderr() -> None:
-    """One line an entry on stderr: time, level, what, where."""
+    """Logs one line per entry to stderr: time, level, event, values."""
     global _to_stderr
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     for handler in logging.getLogger().handlers:
@@ -70,14 +70,14 @@ def log_to_stderr() -> None:
 
 
 class _Redacting(logging.Formatter):
-    """Leaves secrets out of the whole line and its traceback."""
+    """Redacts secrets in the whole line and its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redacted(super().format(record))
 
 
 def disable_logging() -> None:
-    """What is logged from now on is lost, as where a screen would be written over."""
+    """Drops all later log lines, for example because they would overwrite a full-screen display."""
     global _to_stderr
     import structlog
 
@@ -87,7 +87,7 @@ def disable_logging() -> None:
 
 
 def _configure() -> None:
-    """What `log_to_stderr` asked for, once."""
+    """Applies `log_to_stderr` once."""
     global _to_stderr
     if not _to_stderr:
         return
@@ -103,6 +103,6 @@ def _configure() -> None:
             lambda _logger, _method, line: redacted(str(line)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        # Looked up for each entry: what is stderr now may be closed later, as under a test.
+        # Look up stderr for each entry: tests replace and close it.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )

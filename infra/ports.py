@@ -1,9 +1,11 @@
-"""Free ports that stay ours until the process they are for has bound them.
+"""Free ports that stay reserved until the intended process has bound them.
 
-A port that is only looked up can go to another process before its server binds it. So the socket that found it is
-kept, bound but never listening: the kernel gives its port to nobody who asks for any free one, while a server that
-names the port and sets SO_REUSEADDR, as Java's do, may bind it and listen beside us (socket(7), ip(7), of Linux).
-Elsewhere two sockets cannot share an address, and the port is free again at once: there the old race remains.
+A port that was only looked up can go to another process before its server binds it. This module therefore keeps the
+socket
+bound, without listening: the kernel then assigns the port to nobody who asks for any free one, while a server that
+names
+the port and sets SO_REUSEADDR, as Java servers do, can bind it and listen (socket(7), ip(7) of Linux). On other systems
+two sockets cannot share an address; the port is released at once, and the race remains.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ _CAN_BE_HELD: Final = sys.platform == "linux"
 
 
 class ReservedPort:
-    """A free port of the loopback address, held until `release`."""
+    """A free port of the loopback address, reserved until `release`."""
 
     def __init__(self, wanted: int = 0) -> None:
-        """Takes `wanted`, or any free port for 0. Raises OSError where `wanted` is in use."""
+        """Reserves `wanted`, or any free port for 0. Raises OSError if `wanted` is in use."""
         self._socket = socket.socket()
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -35,12 +37,12 @@ class ReservedPort:
 
     @classmethod
     def preferring(cls, wanted: int) -> Self:
-        """Takes `wanted` where it is free, else any other."""
+        """Reserves `wanted` if it is free, else any other."""
         try:
             return cls(wanted)
         except OSError:
             return cls()
 
     def release(self) -> None:
-        """From now on the port is its server's alone, or anybody's. Twice is fine."""
+        """Ends the reservation; idempotent."""
         self._socket.close()

@@ -1,7 +1,8 @@
-"""What must be on the machine before anything can be installed: Python, Java, make.
+"""Checks what must be on the machine before the installation: Python, Java, make.
 
-Runs with the bare system Python, before the virtual environment exists: it imports nothing but the
-standard library, and its syntax is old enough that an old Python can read it and say what is wrong.
+It runs with the bare system Python, before the virtual environment exists: it imports only the standard library, and
+its
+syntax is old enough for an old Python to parse it and report what is missing.
 """
 
 import os
@@ -13,7 +14,7 @@ import sys
 PYTHON_MINIMUM = (3, 11)
 JAVA_MINIMUM = 17
 
-# How each missing part is installed, by package manager; the first one found on the machine is named.
+# How to install each part, by package manager; the first one on the machine is used.
 INSTALL = (
     ("apt-get", {"python": "python3 python3-venv", "venv": "python3-venv"}),
     ("dnf", {"python": "python3.11", "venv": "python3-libs", "java": "java-17-openjdk-headless"}),
@@ -25,11 +26,11 @@ VERBS = {"apt-get": "install -y", "dnf": "install -y", "pacman": "-S", "apk": "a
 
 
 class MissingPrerequisite(Exception):
-    """A part of the machine that tailrace needs is absent or too old; the text says how to install it."""
+    """A required part is missing or too old; the message says how to install it."""
 
 
 def install_command(part):  # type: (str) -> str
-    """The command that installs `part` (python, venv, java, make) on this machine."""
+    """Returns the command that installs `part` (python, venv, java, make) on this machine."""
     for manager, packages in INSTALL:
         if shutil.which(manager):
             package = packages.get(part) or (apt_java() if part == "java" else part)
@@ -39,7 +40,8 @@ def install_command(part):  # type: (str) -> str
 
 
 def apt_java():  # type: () -> str
-    """The Java of this Debian or Ubuntu: 17 on some releases only, 21 on others, the default old on one."""
+    """Returns the Java package of this Debian or Ubuntu: 17 on some releases, 21 on others; the default is too old on
+    one."""
     for version in (17, 21, 25) if shutil.which("apt-cache") else ():
         package = f"openjdk-{version}-jre-headless"
         known = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False)
@@ -49,9 +51,9 @@ def apt_java():  # type: () -> str
 
 
 def find_java():  # type: () -> str
-    """The path of a Java that is new enough, from JAVA_HOME or PATH, as Spark looks for it.
+    """Returns the path of a new enough Java, from JAVA_HOME or PATH, as Spark searches for it.
 
-    Raises MissingPrerequisite, with the command that installs one.
+    Raises MissingPrerequisite with the install command.
     """
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
@@ -73,7 +75,7 @@ def find_java():  # type: () -> str
 
 
 def check_python():  # type: () -> None
-    """Raises MissingPrerequisite if the running Python is too old or cannot make virtual environments."""
+    """Raises MissingPrerequisite if the running Python is too old or cannot create virtual environments."""
     wanted = ".".join(map(str, PYTHON_MINIMUM))
     if sys.version_info[:2] < PYTHON_MINIMUM:
         found = ".".join(map(str, sys.version_info[:3]))
@@ -94,13 +96,13 @@ def check_python():  # type: () -> None
 
 
 def check_make():  # type: () -> None
-    """Raises MissingPrerequisite if there is no make."""
+    """Raises MissingPrerequisite if make is missing."""
     if not shutil.which("make"):
         raise MissingPrerequisite(f"make is missing: install it with `{install_command('make')}`")
 
 
 def main():  # type: () -> int
-    """Names everything that is missing, one line each; 0 if nothing is."""
+    """Prints one line for each missing part; returns 0 if nothing is missing."""
     missing = []
     for check in (check_python, find_java, check_make):
         try:

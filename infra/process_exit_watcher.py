@@ -1,8 +1,8 @@
-"""Told within milliseconds when a process of this machine ends, whoever started it.
+"""Detects within milliseconds that a process of this machine has exited, whichever process started it.
 
-Linux tells through a pidfd, which stays with its process: once it is open, no other process can be taken for it, not
-even one that is given the same pid later. Where there are no pidfds, processes are looked at twice a second, and are
-known by pid and time of creation.
+On Linux it uses pidfds: an open pidfd refers to its process for ever, even if another process gets the same pid.
+Without
+pidfds it polls twice a second, and identifies processes by pid and creation time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _log = logger(__name__)
 
 
 class ProcessExitWatcher(Generic[K]):
-    """Watches processes, each under a key; all methods may be called from any thread."""
+    """Watches processes, each under a key. Thread-safe."""
 
     def __init__(self, on_exit: Callable[[K], None], *, use_pidfd: bool = hasattr(os, "pidfd_open")) -> None:
-        """`on_exit` is called once for each key that was not dropped before, on the thread that watches."""
+        """`on_exit` is called on the watching thread, once for each key that was not dropped before."""
         self._on_exit = on_exit
         self._use_pidfd = use_pidfd
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class ProcessExitWatcher(Generic[K]):
         self._thread.start()
 
     def watch(self, key: K, process: ProcessIdentity) -> bool:
-        """Whether the process lives; then its end will be told. A key that is watched already is watched no more."""
+        """Starts to watch a process; returns whether it is alive. A key that is already watched is replaced."""
         self.drop(key)
         watched: int | ProcessIdentity = process
         if self._use_pidfd:
@@ -52,10 +52,10 @@ class ProcessExitWatcher(Generic[K]):
             except ProcessLookupError:
                 return False
             except OSError as error:
-                # No kernel support, or a sandbox that forbids it.
-                _log.warning("pidfds can't be used; looks twice a second", error=str(error))
+                # The kernel has no support, or a sandbox forbids it.
+                _log.warning("pidfds are not available; polls twice a second", error=str(error))
                 self._use_pidfd = False
-        # Looked at after the descriptor was opened: from then on it can't become another process.
+        # Check it after opening the descriptor: from then on it cannot refer to another process.
         if process.process() is None:
             if isinstance(watched, int):
                 os.close(watched)
@@ -73,17 +73,17 @@ class ProcessExitWatcher(Generic[K]):
 
     @property
     def watched(self) -> frozenset[K]:
-        """Whose end will be told."""
+        """Returns the watched keys."""
         with self._lock:
             return frozenset(self._watched)
 
     def drop(self, key: K) -> None:
-        """Watches it no more; one that is not watched is passed over."""
+        """Stops watching the key; unknown keys are ignored."""
         with self._lock:
             self._take(key)
 
     def close(self) -> None:
-        """Watches nothing any more. Not to be called by `on_exit`."""
+        """Stops watching everything. Do not call it in `on_exit`."""
         with self._lock:
             self._closed = True
         self._wake()
@@ -100,7 +100,7 @@ class ProcessExitWatcher(Generic[K]):
             self._wake_out.send(b"w")
 
     def _take(self, key: K) -> bool:
-        """Whether it was watched still."""
+        """Removes the key; returns whether it was still watched."""
         watched = self._watched.pop(key, None)
         if isinstance(watched, int):
             self._selector.unregister(watched)
@@ -109,13 +109,13 @@ class ProcessExitWatcher(Generic[K]):
 
     def _run(self) -> None:
         while not self._closed:
-            looking = [each for each in self._watched.copy().values() if not isinstance(each, int)]
+            looking = [watched for watched in self._watched.copy().values() if not isinstance(watched, int)]
             ready = self._selector.select(_POLL_S if looking else None)
             ended: list[K] = [key.data for key, _ in ready if key.fileobj is not self._wake_in]
             with contextlib.suppress(BlockingIOError):
                 self._wake_in.recv(4096)
-            for key, each in self._watched.copy().items():
-                if not isinstance(each, int) and each.process() is None:
+            for key, watched in self._watched.copy().items():
+                if not isinstance(watched, int) and watched.process() is None:
                     ended.append(key)
             for key in ended:
                 self._tell(key)
@@ -123,7 +123,7 @@ class ProcessExitWatcher(Generic[K]):
     def _tell(self, key: K) -> None:
         with self._lock:
             watched = self._watched.get(key)
-            # The number of a descriptor that was closed a moment ago may be that of another process by now.
+            # The number of a descriptor that was just closed may already belong to another process.
             if self._closed or (isinstance(watched, int) and not _is_readable(watched)):
                 return
             if not self._take(key):

@@ -1,9 +1,9 @@
-"""A mark that tells a process from all others, on its machine and elsewhere, also when it has ended.
+"""A mark that identifies a process uniquely, on this machine and elsewhere, also after its end.
 
-It names the machine's boot, the PID namespace, the pid, and when the process began, in the kernel's ticks since that
-boot, which no change of a clock moves. Who holds a mark of his own machine and namespace can say for certain whether
-its process lives: another one that was given the pid later is never taken for it. Only Linux tells all of that;
-elsewhere there are no marks.
+It contains the machine's boot id, the PID namespace, the pid, and the start time in kernel ticks since boot, which
+clock
+changes do not affect. With a mark of the same machine and namespace a process can decide whether the marked process is
+alive, even if its pid was reused. Only Linux provides all parts; elsewhere there are no marks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .processes import ProcessIdentity
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _START = 19
-"""Place of the start time in /proc/PID/stat, counted from behind the name (proc_pid_stat(5), field 22)."""
+"""The index of the start time in /proc/PID/stat, counted after the name (proc_pid_stat(5), field 22)."""
 _ZOMBIE = "Z"
 
 
 def create_marker(pid: int) -> str:
-    """The mark of a process that lives; empty where it can't be told."""
+    """Returns the mark of a running process; empty if it is not available."""
     try:
         place = _place()
         return f"{place}:{pid}:{_start(pid)}" if place else ""
@@ -31,17 +31,18 @@ def create_marker(pid: int) -> str:
 
 
 def is_from_here(mark: str) -> bool:
-    """Whether the mark is of this machine's present boot and of our PID namespace, so that `living` can tell."""
+    """Returns whether the mark is of this machine's current boot and this PID namespace, so that `living` can
+    decide."""
     place = _place()
     return place != "" and mark.startswith(f"{place}:")
 
 
 def living(mark: str) -> ProcessIdentity | None:
-    """The process of a mark that is from here; None where it has ended."""
+    """Returns the process of a local mark; None if it has ended."""
     _, _, pid, start = mark.split(":")
     with contextlib.suppress(OSError, psutil.Error):
         identity = ProcessIdentity.from_pid(int(pid))
-        # Looked at last: until then the pid may have gone to another process.
+        # Check it last: the pid may have been reused before.
         if _start(int(pid)) == start:
             return identity
     return None
@@ -56,7 +57,7 @@ def _place() -> str:
 
 
 def _start(pid: int) -> str:
-    """Raises OSError where there is no such process, or only what is left of one."""
+    """Raises OSError if there is no such process, or only a zombie."""
     fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     if fields[0] == _ZOMBIE:
         raise ProcessLookupError(f"process {pid} has ended")

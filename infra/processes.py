@@ -1,9 +1,10 @@
 """Child processes that do not outlive their owner.
 
-An owner that is killed cannot clean up, so something else must notice: a *guard*, a small shell that
-waits on a pipe whose other end only the owner holds. When the owner dies, however it dies, the kernel
-closes the pipe and the guard ends the child. Children have a session of their own, so that Ctrl-C in a
-terminal reaches the owner alone, which then stops them in order.
+A killed owner cannot clean up. Therefore a *guard*, a small shell, waits on a pipe whose other end only the owner
+holds.
+When the owner dies, for whatever reason, the kernel closes the pipe and the guard ends the child. Children have their
+own
+session, so that Ctrl-C in a terminal reaches the owner only, which then stops them in order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import psutil
 
 _SAME_START_S = 0.5
 
-# SIGTERM first, for an orderly end; SIGKILL after ten seconds for what does not heed it.
+# SIGTERM first, for a clean exit; SIGKILL after ten seconds.
 _GUARD = """
 if read -r _; then exit 0; fi
 kill -TERM "$1" 2>/dev/null || exit 0
@@ -31,9 +32,9 @@ exit 0
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """A process of this machine, whoever started it; a pid that has gone to another one since is never taken for it.
+    """A process of this machine; it is never confused with a later process of the same pid.
 
-    `created` in seconds since the epoch, as psutil gives it.
+    `created` in seconds since the epoch, from psutil.
     """
 
     pid: int
@@ -41,11 +42,11 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_pid(cls, pid: int) -> ProcessIdentity:
-        """The process that has the pid now. Raises psutil.NoSuchProcess."""
+        """Returns the process that currently has the pid. Raises psutil.NoSuchProcess."""
         return cls(pid, psutil.Process(pid).create_time())
 
     def process(self) -> psutil.Process | None:
-        """The process, if it still runs."""
+        """Returns the process if it still runs."""
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
             if abs(process.create_time() - self.created) < _SAME_START_S:
@@ -54,7 +55,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 
 
 def end_process(process: psutil.Process, timeout_s: float | None) -> None:
-    """Ends a process that another started, as `OwnedProcess.stop` does ours; None: as `OwnedProcess.kill` does."""
+    """Ends a process that another one started, as `OwnedProcess.stop`; `timeout_s` None: as `OwnedProcess.kill`."""
     with contextlib.suppress(psutil.NoSuchProcess):
         if timeout_s is not None:
             process.terminate()
@@ -66,7 +67,7 @@ def end_process(process: psutil.Process, timeout_s: float | None) -> None:
 
 
 class OwnedProcess:
-    """A child process with its output in a file, ended when its owner ends unless `detached`."""
+    """A child process with its output in a file. It ends with its owner, unless `detached`."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class OwnedProcess:
     ) -> None:
         """Starts it; stdout and stderr are appended to `log`. Raises OSError if it cannot be started.
 
-        It inherits the open files of `pass_fds`, and so what they hold: a lock, say, for as long as it lives.
+        It inherits the open files of `pass_fds`, and so their locks, for as long as it lives.
         """
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -141,7 +142,7 @@ class OwnedProcess:
         self._dismiss_guard()
 
     def _dismiss_guard(self) -> None:
-        # Only now that the child has been waited for may its pid be reused, so the guard must not fire.
+        # The child has been waited for, so its pid may be reused: the guard must not fire any more.
         guard, self._guard = self._guard, None
         if guard is not None:
             with contextlib.suppress(OSError):

@@ -1,10 +1,12 @@
-"""The one rule for secrets in text that people read or that is kept: `redacted` replaces each of them by `***`.
+"""The single rule for secrets in texts for people or storage: `redacted` replaces each by `***`.
 
-A secret is the user information of a URL, the value of a key whose name says that it is secret, and the credentials of
-an HTTP Authorization header. The names are those that Flink's GlobalConfiguration regards as sensitive, and a few more.
-A key that ends with `file` names a place and no secret.
+A secret is the user information of a URL, the value of a key whose name marks it as secret, and the credentials of an
+HTTP
+Authorization header. The names are those of Flink's GlobalConfiguration, and a few more. A key that ends with `file`
+names
+a path, not a secret.
 
-This stands below the services, because the failures of tasks and the errors of programs are made in pipelines.
+This module is below the services, because pipelines create the texts of task failures and program errors.
 """
 
 from __future__ import annotations
@@ -32,23 +34,23 @@ _AUTHORIZATION = re.compile(
 
 
 def is_secret(key: str) -> bool:
-    """Whether a key names a secret. A key of a file that holds one does not."""
+    """Returns whether a key names a secret. The key of a file with a secret does not."""
     return _SECRET_NAME.search(key) is not None and not key.lower().endswith("file")
 
 
 def has_user_information(url: str) -> bool:
-    """Whether a text holds a URL with a user, a password or a token in front of its host."""
+    """Returns whether a text contains a URL with a user, a password or a token before its host."""
     return _USER_INFORMATION.search(url) is not None
 
 
 def has_password(url: str) -> bool:
-    """Whether a text holds a URL with a user and a password."""
+    """Returns whether a text contains a URL with a user and a password."""
     found = _USER_INFORMATION.search(url)
     return found is not None and ":" in found[0]
 
 
 def redacted(text: str) -> str:
-    """The text without its secrets. JSON text stays JSON text."""
+    """Returns the text without its secrets. JSON stays valid JSON."""
     if "://" in text:
         text = _USER_INFORMATION.sub(f"{HIDDEN}@", text)
     text = _AUTHORIZATION.sub(rf"\g<head>{HIDDEN}", text)

@@ -1,8 +1,8 @@
-"""What a Kafka that lives says for a moment only, and asking again until it says something else.
+"""Retries requests after transient Kafka errors.
 
-A partition that gets another leader has one again soon. A topic that was made a moment ago is not known to every
-broker and client yet; one that never was, or is gone, is not waited for as long. How long, and what else passes, is for
-whoever asks to say.
+A partition that moves has a leader again soon. A new topic is not known to every broker and client yet; a topic that
+does
+not exist is not waited for as long. The caller chooses the time limits and further transient errors.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ RETRIABLE_ERRORS: Final = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
-        # The client remembers an epoch of the leader from before a restart of Kafka, or hears of the new one too soon.
+        # The client has a leader epoch from before a restart of Kafka, or learns of the new one too early.
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.OFFSET_NOT_AVAILABLE,
     }
 )
-"""A partition gets another leader."""
+"""A partition is moving to another leader."""
 ABSENT: Final = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 )
-"""There is no such topic or partition, or not yet."""
+"""The topic or partition does not exist, or not yet."""
 
 _PAUSE_S: Final = 0.02
 
@@ -37,10 +37,11 @@ _PAUSE_S: Final = 0.02
 def retry_until(
     ask: Callable[[], T], moving_s: float, absent_s: float, passing: frozenset[int] = frozenset()
 ) -> T:
-    """What `ask` returns, asked again for so many seconds each where a partition moves, and where it is not there.
+    """Returns the result of `ask`, retried for `moving_s` seconds while a partition moves and `absent_s` while it is
+    missing.
 
-    `passing`: further error codes that are waited for like MOVING. Raises the last KafkaException when the seconds are
-    over, any other at once.
+    `passing`: further error codes that are treated like MOVING. Raises the last KafkaException at the time limit, any
+    other at once.
     """
     began = time.monotonic()
     while True:

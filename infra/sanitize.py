@@ -1,5 +1,5 @@
-"""What others wrote, made safe to show to people: no character of it steers a terminal, no number is too large, and no
-secret is shown."""
+"""Makes texts and times from outside safe to display: no terminal control characters, no out-of-range numbers, no
+secrets."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from .redaction import redacted
 
 
 def escape_control_characters(text: str) -> str:
-    """The text with escapes (\\x1b, \\n) for all that would not print: controls, line ends, marks of direction,
-    and without secrets."""
+    """Returns the text with escapes (\\x1b, \\n) for all non-printing characters (controls, line ends, direction
+    marks), and without secrets."""
     text = redacted(text)
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _escape(each) for each in text)
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
 
 
 def local_time(microseconds: int, pattern: str) -> str:
-    """Microseconds since the epoch as local time; as the number that it is where no calendar reaches so far."""
+    """Formats microseconds since the epoch as local time; returns the number itself if it is out of the calendar's
+    range."""
     try:
         return datetime.fromtimestamp(microseconds / 1e6).strftime(pattern)
     except (ValueError, OverflowError, OSError):

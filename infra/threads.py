@@ -1,8 +1,10 @@
-"""Threads of tailrace's own, of which none ends unseen.
+"""Threads whose unhandled exceptions are never lost.
 
-An exception that a thread does not handle ends that thread only: the process looks alive, and lacks a part. So every
-thread is started here, and what it does not handle goes to the one handler of the process, which ends it. Where a
-process has set no handler, as in a program of a user, it is shown on stderr, as Python does.
+By default an unhandled exception ends its thread only: the process looks alive but lacks a part. All threads of
+tailrace
+are therefore started here; an unhandled exception goes to the handler of the process, which ends it. In a process
+without
+a handler, such as a user's program, it is printed to stderr, as in Python.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ from typing import Any, Final, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 Handler = Callable[[str, BaseException], None]
-"""(name of the thread, what it did not handle)."""
+"""(name of the thread, unhandled exception)."""
 EXIT_CODE: Final = 70
-"""Of a process that ends by a thread of its own: a mistake of tailrace."""
+"""The exit code after a failed thread: a bug in tailrace."""
 
 _handler: Handler | None = None
 
 
 class ThreadFailed(Exception):
-    """A thread of this process has ended by an exception that nobody expected; the message names both."""
+    """A thread of this process has ended with an unexpected exception; the message names both."""
 
     def __init__(self, name: str, error: BaseException) -> None:
         super().__init__(
@@ -38,7 +40,7 @@ class ThreadFailed(Exception):
 
 
 class Thread(threading.Thread):
-    """A thread whose exceptions are handled; a daemon unless it is said otherwise."""
+    """A thread with handled exceptions; a daemon by default."""
 
     def __init__(
         self, *, target: Callable[..., object], name: str, args: Iterable[Any] = (), daemon: bool = True
@@ -55,7 +57,7 @@ class Thread(threading.Thread):
 
 
 class Timer(threading.Timer):
-    """Calls a function later, in a daemon thread whose exceptions are handled."""
+    """Calls a function later, in a daemon thread with handled exceptions."""
 
     def __init__(
         self, seconds: float, function: Callable[..., object], args: Iterable[Any] = (), *, name: str
@@ -71,7 +73,7 @@ class Timer(threading.Timer):
 
 
 class Pool(ThreadPoolExecutor):
-    """Threads for calls whose outcome may be asked for; what nobody asks for is handled all the same."""
+    """A thread pool; exceptions go to the handler even if nobody reads the future."""
 
     def __init__(self, size: int, name: str) -> None:
         super().__init__(size, thread_name_prefix=name)
@@ -90,7 +92,7 @@ class Pool(ThreadPoolExecutor):
 
 @contextlib.contextmanager
 def use_handler(handler: Handler) -> Iterator[None]:
-    """What threads do not handle goes to `handler` within it: called on the thread that fails."""
+    """A context in which `handler` receives unhandled exceptions, called on the failing thread."""
     global _handler
     before, _handler = _handler, handler
     try:
@@ -106,7 +108,7 @@ def handle(handler: Handler) -> None:
 
 
 def failed(name: str, error: BaseException) -> None:
-    """The thread of this name did not handle the error."""
+    """Reports an unhandled exception of the named thread."""
     handler = _handler
     if handler is None:
         with contextlib.suppress(Exception):
@@ -119,7 +121,7 @@ def failed(name: str, error: BaseException) -> None:
 
 
 def end_process(name: str, error: BaseException) -> None:
-    """A Handler: one line on stderr, and the process ends at once."""
+    """A Handler: prints one line to stderr and ends the process at once."""
     with contextlib.suppress(Exception):
         sys.stderr.write(f"tailrace: {ThreadFailed(name, error)}\n")
         sys.stderr.flush()

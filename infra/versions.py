@@ -1,6 +1,6 @@
-"""Every jar tailrace uses, by coordinate and pinned version: the one place to change one.
+"""The coordinates and pinned versions of all jars; the only place to change them.
 
-Python packages are pinned in requirements.lock; pyspark brings Spark's, ZooKeeper's and Ivy's own jars.
+Python packages are pinned in requirements.lock; pyspark ships the jars of Spark, ZooKeeper and Ivy.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Coordinate:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that are resolved and used together; `transitive` adds what they depend on."""
+    """Jars that are resolved and used together; `transitive` includes their dependencies."""
 
     name: str
     coordinates: tuple[Coordinate, ...]
     transitive: bool
 
 
-# The broker, with all it needs, and where its slf4j (1.7) writes: to stderr, which is the broker's log file.
-# Not 4.3.0, 4.3.1 or 4.4.0: a coordinator of theirs that finishes a transaction while a partition has no leader, as
-# after the kill of a broker, leaves that partition without a marker for ever (KAFKA-20734; docs/kafka.md).
+# The broker with its dependencies, and the slf4j (1.7) binding that logs to stderr, which is the broker's log file. Not
+# 4.3.0, 4.3.1 or 4.4.0: their transaction coordinator, if it completes a transaction while a partition has no leader,
+# as after the kill of a broker, never writes that partition's marker (KAFKA-20734; docs/kafka.md).
 KAFKA_JARS: Final = JarSet(
     name="kafka",
     coordinates=(
@@ -46,9 +46,9 @@ KAFKA_JARS: Final = JarSet(
     transitive=True,
 )
 
-# Spark's Kafka source. Not transitive: Spark itself and its other dependencies are in pyspark's jars.
-# kafka-clients and commons-pool2 are the versions the connector was built with; of the token provider,
-# which is only asked when Kafka uses delegation tokens, 4.0.0 is the newest that can be had everywhere.
+# Spark's Kafka source. Not transitive: Spark and its other dependencies are in pyspark's jars. kafka-clients and
+# commons-pool2 are the versions of the connector's build. The token provider is used only with delegation tokens; 4.0.0
+# is its newest version that all mirrors have.
 SPARK_KAFKA_JARS: Final = JarSet(
     name="spark-kafka",
     coordinates=(
@@ -60,7 +60,7 @@ SPARK_KAFKA_JARS: Final = JarSet(
     transitive=False,
 )
 
-# Kafka's command line tools, beside the broker's jars: for `tailrace kafka-tools`, and for tests.
+# Kafka's command line tools, in addition to the broker's jars: for `tailrace kafka-tools` and tests.
 KAFKA_TOOLS_JARS: Final = JarSet(
     name="kafka-tools",
     coordinates=(Coordinate("org.apache.kafka", "kafka-tools", KAFKA_VERSION),),
@@ -68,4 +68,4 @@ KAFKA_TOOLS_JARS: Final = JarSet(
 )
 
 ALL_JAR_SETS: Final = (SPARK_KAFKA_JARS, KAFKA_JARS)
-"""What `make setup` fetches."""
+"""The jars that `make setup` fetches."""

@@ -1,4 +1,4 @@
-"""What `make setup` does once for infra: resolves the jars, and writes the broker's class archive."""
+"""The part of `make setup` for infra: resolves the jars, and writes the broker's class archive."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .kafka import EmbeddedKafka, KafkaUnavailable
 from .prerequisites import MissingPrerequisite, find_java
 from .versions import ALL_JAR_SETS
 
-# The archive is written while the JVM exits, which takes seconds.
+# The JVM writes the archive while it exits, which takes seconds.
 _DUMP_TIMEOUT_S = 120.0
 
 
 def write_class_archive() -> bool:
-    """Runs a broker through a first transaction and archives the classes it loaded; False if it did not work.
+    """Runs a broker through a first transaction and archives the loaded classes; returns False on failure.
 
     Raises KafkaUnavailable if the broker does not start or serve.
     """
@@ -60,7 +60,7 @@ def _exercise(bootstrap_servers: str) -> None:
 
 
 def main() -> int:
-    """Prepares everything; 1 with one line on stderr if it cannot."""
+    """Prepares everything; on failure prints one line to stderr and returns 1."""
     console = Console(stderr=True)
     try:
         for jars in ALL_JAR_SETS:

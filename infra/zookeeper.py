@@ -1,14 +1,14 @@
-"""A real ZooKeeper server, from the jars that pyspark ships, on free loopback ports over a data directory.
+"""An embedded ZooKeeper server, from the jars that pyspark ships, on free loopback ports over a data directory.
 
-For tests, and for a cluster on one machine that has no ZooKeeper of its own; several of them are an ensemble
-(infra/zookeeper_ensemble.py). What is written survives `stop`, `kill` and a restart on the same directory, which
-takes the earlier port again where it is free. `zookeeper.json` in that directory says which process serves it and
-where, so that another process can attach.
+It is for tests, and for clusters on one machine without a ZooKeeper; several form an ensemble
+(infra/zookeeper_ensemble.py). Its data survives `stop`, `kill` and a restart on the same directory, which uses the
+previous port if it is free. `zookeeper.json` in that directory records the process and its address, so that another
+process can attach.
 
-ZooKeeper itself does not notice a second server over its data, which would ruin them. So the server inherits an open
-file of its directory with a lock on it (flock(2)): the lock lives exactly as long as the server, however it ends.
+ZooKeeper does not detect a second server over its data, which would destroy the data. The server therefore inherits an
+open, locked file of its directory (flock(2)): the lock lives exactly as long as the server, however it ends.
 
-A server is up after 0.9 s; an archive of its classes, as Kafka has one, saved 0.2 s of that, and is left out.
+A server starts in 0.9 s; a class archive, as for Kafka, saves only 0.2 s, so there is none.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ STOP_TIMEOUT_S: Final = 10.0
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 _SETTINGS: Final[Mapping[str, str]] = {
-    # Sessions are looked after in steps of a tick, and a session may be as short as two: detection in tests is quick.
+    # Session timeouts are checked once per tick, and a session may be as short as two ticks: fast detection in tests.
     "tickTime": "250",
     "minSessionTimeout": "500",
     "maxSessionTimeout": "300000",
-    # A server that is busy is not a dead one: 10 s to join an ensemble, 5 s without a word in it.
+    # A busy server is not a dead one: 10 s to join an ensemble, 5 s of silence within it.
     "initLimit": "40",
     "syncLimit": "20",
-    # Everyone comes from the loopback address, and 60 of them would be all otherwise.
+    # All clients come from the loopback address, which is limited to 60 connections by default.
     "maxClientCnxns": "0",
-    # No HTTP server, and of the four letter words the one that cannot be refused, by which we see that it serves.
+    # No HTTP server; of the four-letter words only the one that cannot be disabled, which the readiness check uses.
     "admin.enableServer": "false",
     "4lw.commands.whitelist": "srvr",
-    # In KiB: 64 MiB for each file of the log otherwise.
+    # In KiB; the default preallocates 64 MiB for each file of the log.
     "preAllocSize": "1024",
     "autopurge.snapRetainCount": "3",
     "autopurge.purgeInterval": "1",
@@ -69,7 +69,8 @@ _LOGGING: Final = (
 
 
 class ZooKeeperUnavailable(Exception):
-    """The embedded ZooKeeper did not start or is not running; the text says why and where its log is."""
+    """The embedded ZooKeeper did not start or is not running; the message gives the reason and the location of its
+    log."""
 
 
 class ZooKeeperRecord(msgspec.Struct, frozen=True):
@@ -80,9 +81,9 @@ class ZooKeeperRecord(msgspec.Struct, frozen=True):
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """A server's place in an ensemble: its number, its client port, and the ports of all for each other.
+    """A server's place in an ensemble: its number, its client port, and the peer ports of all servers.
 
-    `peers` has, by number, the port for what the leader says and the port for elections.
+    `peers` maps a number to the quorum port and the election port.
     """
 
     number: int
@@ -91,7 +92,7 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class EmbeddedZooKeeper:
-    """One ZooKeeper server. As a context manager it is started on entry and stopped on exit."""
+    """One ZooKeeper server. As a context manager it starts on entry and stops on exit."""
 
     def __init__(
         self,
@@ -102,10 +103,11 @@ class EmbeddedZooKeeper:
         jvm_options: Sequence[str] = (),
         membership: Membership | None = None,
     ) -> None:
-        """`data_dir` holds everything; without one a temporary directory, removed by `stop`, does.
+        """`data_dir` holds all data; the default is a temporary directory, which `stop` removes.
 
-        `heap` is the JVM's -Xmx; `settings` (of zoo.cfg) and `jvm_options` are added to its own, and win. With a
-        `membership` it is one of an ensemble, whose ports are given and reserved by that.
+        `heap` is the JVM's -Xmx; `settings` (of zoo.cfg) and `jvm_options` override its own. With a `membership` it is
+        part of an
+        ensemble, which assigns and reserves its ports.
         """
         self._temporary = data_dir is None
         self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-zookeeper-"))).absolute()
@@ -120,7 +122,7 @@ class EmbeddedZooKeeper:
 
     @classmethod
     def attach(cls, data_dir: Path) -> Self:
-        """The server that another process started over `data_dir`.
+        """Returns the server that another process started over `data_dir`.
 
         Raises ZooKeeperUnavailable if none is running there.
         """
@@ -138,7 +140,7 @@ class EmbeddedZooKeeper:
 
     @property
     def connect_string(self) -> str:
-        """What a client is given to connect, as an ensemble has it too: here the one address."""
+        """The address list for clients, as with an ensemble: here one address."""
         return self.address
 
     @property
@@ -148,7 +150,7 @@ class EmbeddedZooKeeper:
 
     @property
     def log_path(self) -> Path:
-        """The file with what the server says (not its data)."""
+        """The server's log file (not its data)."""
         return self.data_dir / "zookeeper.log"
 
     def is_running(self) -> bool:
@@ -158,20 +160,21 @@ class EmbeddedZooKeeper:
         return self._record is not None and self._record.process.process() is not None
 
     def mode(self, timeout_s: float = 1.0) -> str | None:
-        """`standalone`, `leader` or `follower`; None where it does not serve: alone in its ensemble, paused, gone."""
+        """Returns `standalone`, `leader` or `follower`; None if it does not serve: no quorum, paused, or gone."""
         return _mode(self.address, timeout_s) if self._record is not None else None
 
     def start(self, *, detached: bool = False, timeout_s: float = START_TIMEOUT_S) -> Self:
         """Starts the server and returns when it serves; `detached`, it outlives this process.
 
-        Raises ZooKeeperUnavailable with the last lines of its log if it does not come up, or if one is running
-        over this directory already; JarsUnavailable, MissingPrerequisite.
+        Raises ZooKeeperUnavailable with the last lines of its log if it does not start, or if a server already runs
+        over this
+        directory; JarsUnavailable, MissingPrerequisite.
         """
         self.launch(detached=detached)
         return self.wait_until_serving(timeout_s)
 
     def launch(self, *, detached: bool = False) -> None:
-        """Starts the process and does not wait for it: one of an ensemble serves only when enough of them do.
+        """Starts the process without waiting for it: a member of an ensemble serves only when a quorum runs.
 
         Raises as `start`.
         """
@@ -205,7 +208,7 @@ class EmbeddedZooKeeper:
                 raise
 
     def wait_until_serving(self, timeout_s: float = START_TIMEOUT_S) -> Self:
-        """Returns when it answers clients; ends it and raises ZooKeeperUnavailable if it does not in time."""
+        """Waits until it answers clients; on timeout ends it and raises ZooKeeperUnavailable."""
         deadline = time.monotonic() + timeout_s
         try:
             while self.mode() is None:
@@ -218,26 +221,27 @@ class EmbeddedZooKeeper:
         return self
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends the server in order (SIGKILL after `timeout_s` seconds) and returns when it is gone; the data stays.
+        """Stops the server cleanly (SIGKILL after `timeout_s` seconds) and returns when it is gone; the data remains.
 
-        With a temporary directory it is killed, and the directory removed. Stopping what is not running is fine.
+        A server with a temporary directory is killed, and the directory removed. Stopping a stopped server does
+        nothing.
         """
         if self._temporary:
             self.kill()
             shutil.rmtree(self.data_dir, ignore_errors=True)
             return
         if self.is_running():
-            # One that is paused would not hear of its end.
+            # A paused process does not receive SIGTERM.
             with contextlib.suppress(ProcessLookupError):
                 self.resume()
         self._end(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL, as in a crash; returns when it is gone. The data stays."""
+        """SIGKILL, as in a crash; returns when the process is gone. The data remains."""
         self._end(None)
 
     def pause(self) -> None:
-        """SIGSTOP: alive for the system, dead for its clients, until `resume`."""
+        """SIGSTOP: the process exists but does not answer clients until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -337,7 +341,7 @@ class EmbeddedZooKeeper:
         )
 
     def _end(self, timeout_s: float | None) -> None:
-        """`timeout_s` None: without asking it first."""
+        """`timeout_s` None: kills it at once."""
         self._release_port()
         if self._owned is not None:
             self._owned.kill() if timeout_s is None else self._owned.stop(timeout_s)
@@ -347,7 +351,7 @@ class EmbeddedZooKeeper:
 
 
 def _classpath() -> list[Path]:
-    """ZooKeeper's own jars as Spark has them; what it says goes by Kafka's logger, which is up a second sooner."""
+    """Returns ZooKeeper's jars from Spark. It logs through Kafka's logger, which starts a second faster."""
     folder = pyspark_jars_dir()
     found = sorted(path for pattern in _JARS for path in folder.glob(f"{pattern}.jar"))
     if not any(path.name.startswith("zookeeper-") for path in found):

@@ -1,7 +1,8 @@
-"""A ZooKeeper ensemble on this machine: several servers of which more than half must live.
+"""A ZooKeeper ensemble on this machine: several servers, of which a majority must run.
 
-For tests of what one server cannot show: a leader that dies, a minority that is cut off, a rolling restart. Every
-server is an EmbeddedZooKeeper of its own, to be stopped, killed, paused and started again by itself.
+It is for tests that need more than one server: a dying leader, a partitioned minority, a rolling restart. Every server
+is
+a separate EmbeddedZooKeeper that can be stopped, killed, paused and started alone.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _LEADER_LOOK_S: Final = 0.05
 
 
 class EnsembleRecord(msgspec.Struct, frozen=True):
-    """`ensemble.json`: the members, by their ports."""
+    """`ensemble.json`: the members with their ports."""
 
     members: tuple[Membership, ...]
 
 
 class ZooKeeperEnsemble:
-    """Servers that know each other, numbered from 1. As a context manager all are started and stopped."""
+    """Servers of one ensemble, numbered from 1. As a context manager it starts and stops all of them."""
 
     def __init__(
         self,
@@ -40,10 +41,11 @@ class ZooKeeperEnsemble:
         settings: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = (),
     ) -> None:
-        """`data_dir` holds a directory for each server; a temporary one, removed by `stop`, without it.
+        """`data_dir` has a directory for each server; the default is a temporary one, which `stop` removes.
 
-        Over a directory of an earlier ensemble of that size its ports are taken again; OSError where one is in use.
-        All ports, also those that only a later leader binds, are held until `stop`.
+        A directory of an earlier ensemble of that size keeps its ports; OSError if one is in use. All ports, also those
+        that only
+        a later leader binds, are reserved until `stop`.
         """
         if size < 1:
             raise ValueError(f"an ensemble has one server or more, not {size}")
@@ -67,7 +69,7 @@ class ZooKeeperEnsemble:
         self.connect_string: Final = ",".join(f"{HOST}:{member.client_port}" for member in members)
 
     def start(self, *, timeout_s: float = START_TIMEOUT_S) -> Self:
-        """Starts those that are not running and returns when all serve. Raises as EmbeddedZooKeeper.start."""
+        """Starts the servers that are not running and returns when all serve. Raises as EmbeddedZooKeeper.start."""
         deadline = time.monotonic() + timeout_s
         fresh = [server for server in self.servers if not server.is_running()]
         try:
@@ -82,9 +84,9 @@ class ZooKeeperEnsemble:
         return self
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends all in order, at once, and gives their ports back. The data stays.
+        """Stops all servers cleanly, in parallel, and releases their ports. The data remains.
 
-        With a temporary directory they are killed, and the directory removed.
+        With a temporary directory they are killed, and the directory is removed.
         """
         if self._scratch is None:
             with ThreadPoolExecutor(len(self.servers)) as threads:
@@ -96,28 +98,28 @@ class ZooKeeperEnsemble:
             port.release()
 
     def kill(self) -> None:
-        """SIGKILL to all, as when the machine fails."""
+        """SIGKILL to all, as in a crash of the machine."""
         for server in self.servers:
             server.kill()
 
     def pause(self) -> None:
-        """SIGSTOP to all that run."""
+        """SIGSTOP to all running servers."""
         for server in self._running():
             server.pause()
 
     def resume(self) -> None:
-        """SIGCONT to all that run."""
+        """SIGCONT to all running servers."""
         for server in self._running():
             server.resume()
 
     def leader(self, timeout_s: float = START_TIMEOUT_S) -> EmbeddedZooKeeper:
-        """The server that leads; waits for an election that is under way.
+        """Returns the leading server; waits for a running election.
 
-        Raises ZooKeeperUnavailable if none leads in time.
+        Raises ZooKeeperUnavailable if there is no leader in time.
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            # The only one of an ensemble of one calls itself standalone.
+            # The single server of an ensemble of one reports `standalone`.
             for server in self._running():
                 if server.mode() in ("leader", "standalone"):
                     return server
@@ -128,7 +130,7 @@ class ZooKeeperEnsemble:
             time.sleep(_LEADER_LOOK_S)
 
     def followers(self, timeout_s: float = START_TIMEOUT_S) -> tuple[EmbeddedZooKeeper, ...]:
-        """All other servers than `leader`, whether they run or not. Raises as that."""
+        """Returns all servers except `leader`, running or not. Raises as `leader`."""
         leader = self.leader(timeout_s)
         return tuple(server for server in self.servers if server is not leader)
 

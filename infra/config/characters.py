@@ -1,8 +1,9 @@
-"""Which characters a name from outside may have, the same under every Python.
+"""The characters that a name from outside may have, the same under every Python.
 
-`str.isprintable` follows the Unicode tables of the interpreter, which differ from release to release, and what follows
-from a log must not. What can steer a terminal, is invisible, or is no character is written down here. All else may be
-in a name, characters that no table knows yet among them.
+`str.isprintable` follows the interpreter's Unicode tables, which differ between releases, while decisions from a log
+must
+not. This module lists the forbidden characters: terminal controls, invisible characters, and non-characters. All other
+characters are allowed, also those that Unicode has not assigned yet.
 """
 
 from __future__ import annotations
@@ -21,5 +22,5 @@ _IMPOSSIBLE = re.compile(
 
 
 def is_plain(text: str) -> bool:
-    """Whether every character of the text may be in a name."""
+    """Returns whether every character of the text is allowed in a name."""
     return _IMPOSSIBLE.search(text) is None

@@ -1,7 +1,7 @@
-"""How the values of options are written: in Flink's words and units (its TimeUtils and MemorySize).
+"""The text forms of option values, in Flink's words and units (its TimeUtils and MemorySize).
 
-Every value has one canonical text, which reads back as the same value: that text is what the log holds. Other ways to
-write it are read too.
+Every value has one canonical text, which the log stores and which reads back as the same value. Other forms are
+accepted too.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ _OFF = "off"
 
 class OptionType(msgspec.Struct, Generic[T], frozen=True):
     """How values are read and written. `name` is for tables, `wanted` continues "it may be ..."; `read` raises
-    ValueError.
-    """
+    ValueError."""
 
     name: str
     wanted: str
@@ -49,8 +48,8 @@ class OptionType(msgspec.Struct, Generic[T], frozen=True):
 
 
 def choice(kind: type[E], aliases: Mapping[str, E] | None = None) -> OptionType[E]:
-    """One of an enum's values, or another name of one."""
-    by_name = {**{each.value.lower(): each for each in kind}, **(aliases or {})}
+    """One of an enum's values, or an alias of one."""
+    by_name = {**{member.value.lower(): member for member in kind}, **(aliases or {})}
 
     def read(text: str) -> E:
         if text.lower() not in by_name:
@@ -75,7 +74,7 @@ def unlimited(inner: OptionType[T]) -> OptionType[T | None]:
 
 
 def derived(inner: OptionType[T]) -> OptionType[T | None]:
-    """As `inner`, or `auto`, which is None: what the machine has."""
+    """As `inner`, or `auto`, which is None: the machine's value."""
 
     def read(text: str) -> T | None:
         return None if text.lower() == _AUTO else inner.read(text)
@@ -87,7 +86,7 @@ def derived(inner: OptionType[T]) -> OptionType[T | None]:
 
 
 def switchable(inner: OptionType[T]) -> OptionType[T | None]:
-    """As `inner`, or `off`, which is None: not at all."""
+    """As `inner`, or `off`, which is None: disabled."""
 
     def read(text: str) -> T | None:
         return None if text.lower() == _OFF else inner.read(text)
@@ -111,7 +110,7 @@ def optional(inner: OptionType[T]) -> OptionType[T | None]:
 
 
 def pattern(wanted: str, matches: Callable[[str], bool]) -> OptionType[str]:
-    """A text of a certain form."""
+    """A text that satisfies a predicate."""
 
     def read(text: str) -> str:
         if not matches(text):
@@ -134,7 +133,7 @@ def _read_int(text: str) -> int:
 
 
 def _read_float(text: str) -> float:
-    # Digits of other scripts are digits by the interpreter's tables.
+    # Only ASCII digits: which other digits exist depends on the interpreter.
     value = float(text) if text.isascii() else math.nan
     if not math.isfinite(value) or "_" in text:
         raise ValueError(text)
@@ -183,7 +182,7 @@ def _reader(units: Mapping[str, int], most: int) -> Callable[[str], int]:
 
 
 def _writer(names: Mapping[str, int]) -> Callable[[int], str]:
-    """The largest unit that divides the value, and the given names for units."""
+    """Writes with the largest unit that divides the value."""
 
     def write(value: int) -> str:
         if value == 0:
@@ -197,8 +196,8 @@ def _writer(names: Mapping[str, int]) -> Callable[[int], str]:
 LOCATION: OptionType[str] = OptionType(
     "URI or absolute path", "a URI such as s3://bucket/directory, or an absolute path", _read_location, str
 )
-"""Where something is in storage, as a URI without a slash at its end. Relative paths are refused: they would lead
-somewhere else in every process."""
+"""A location in storage, as a URI without a trailing slash. Relative paths are refused: each process would resolve them
+differently."""
 BOOL: OptionType[bool] = OptionType(
     "true or false", "true or false", _read_bool, lambda value: str(value).lower()
 )

@@ -1,9 +1,9 @@
-"""What an option is (Flink's ConfigOption): a key, the type of its values, a default, bounds, and what it does.
+"""A configuration option (Flink's ConfigOption): key, type, default, bounds, and description.
 
-`read` refuses (people's mistakes, at the start); `of` never fails (what an old log or another version holds falls back
-to the default).
+`read` raises an error, for settings at start-up; `of` never fails and falls back to the default, for values from an old
+log or another version.
 
-This stands below the services, because a job's options are read by pipelines too.
+This module is below the services, because pipelines read the options of jobs too.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ class Scope(StrEnum):
     JOBMANAGER = "jobmanager"
     TASKMANAGER = "taskmanager"
     CLIENT = "client"
-    """Every process, and the commands: where the cluster is."""
+    """Every process and command: where the cluster is."""
     JOB = "job"
-    """A job may set it; what the cluster's configuration says is the default for jobs."""
+    """A job may set it; the cluster's configuration has the default for jobs."""
 
 
 class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One option. `doc` is a sentence or two for docs/configuration.md; bounds are inclusive but `above`.
+    """One option. `doc` is a sentence or two for docs/configuration.md; bounds are inclusive, except `above`.
 
-    `ours` marks what Flink does not have; `flink` says what differs from Flink's option of that name.
+    `ours` marks options that Flink does not have; `flink` describes the difference from Flink's option of the same
+    name.
     """
 
     key: str
@@ -52,7 +53,7 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     flink: str = ""
 
     def read(self, text: str) -> T:
-        """The value of a text. Raises ValueError: one line with the key, the text, and what it may be."""
+        """Parses a text. Raises ValueError: one line with the key, the text, and the valid values."""
         try:
             value = self.type.read(text.strip())
         except (ValueError, OverflowError):
@@ -62,7 +63,7 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return value
 
     def of(self, configuration: Mapping[str, str]) -> T:
-        """The value that a configuration gives it: the default where there is none or it is impossible."""
+        """Returns the value in a configuration; the default if it is missing or invalid."""
         text = configuration.get(self.key)
         if text is None:
             return self.default
@@ -72,12 +73,12 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             return self.default
 
     def write(self, value: T) -> str:
-        """The canonical text of a value."""
+        """Returns the canonical text of a value."""
         return self.type.write(value)
 
     @property
     def possible(self) -> str:
-        """What its values may be, for people."""
+        """Returns the valid values, for people."""
         return self._bounded(self.type.wanted)
 
     @property
@@ -98,7 +99,7 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return ", ".join([what, *bounds])
 
     def _within(self, value: Any) -> bool:
-        """A value that is None (unlimited) is within all bounds."""
+        """None (unlimited) is within all bounds."""
         if value is None:
             return True
         least: Any = self.at_least
@@ -116,14 +117,14 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class OrderedOptions(msgspec.Struct, frozen=True):
-    """Two options of which the second must be the larger one; `strictly`, or at least as large."""
+    """Two options; the second must be larger, with `strictly`, or at least as large."""
 
     smaller: ConfigOption[Any]
     larger: ConfigOption[Any]
     is_strict: bool
 
     def find_error(self, configuration: Mapping[str, str]) -> str | None:
-        """One line where the values of a configuration contradict each other."""
+        """Returns one line if the values in a configuration contradict each other, else None."""
         smaller, larger = self.smaller.of(configuration), self.larger.of(configuration)
         if smaller < larger or (smaller == larger and not self.is_strict):
             return None
@@ -135,7 +136,7 @@ class OrderedOptions(msgspec.Struct, frozen=True):
 
 
 def index(options: Iterable[ConfigOption[Any]]) -> Mapping[str, ConfigOption[Any]]:
-    """By key. Raises ValueError where two have the same."""
+    """Returns the options by key. Raises ValueError for duplicate keys."""
     found: dict[str, ConfigOption[Any]] = {}
     for option in options:
         if option.key in found:
@@ -145,19 +146,19 @@ def index(options: Iterable[ConfigOption[Any]]) -> Mapping[str, ConfigOption[Any
 
 
 def nearest(key: str, known: Iterable[str]) -> str:
-    """The known key that resembles most what somebody wrote."""
-    by_lower = {each.lower(): each for each in sorted(known, reverse=True)}
+    """Returns the known key that is most similar to `key`."""
+    by_lower = {name.lower(): name for name in sorted(known, reverse=True)}
     matches = difflib.get_close_matches(key[:_SHOWN].lower(), by_lower, n=1, cutoff=0.0)
     return by_lower[matches[0]]
 
 
 def unknown(key: str, known: Iterable[str]) -> str:
-    """One line about a key that no option has."""
+    """Returns one line about an unknown key."""
     return f"there is no option {shown(key)}: the nearest is {nearest(key, known)}"
 
 
 def shown(text: str) -> str:
-    """A text from outside, short, on one line, and without secrets."""
+    """Returns a text from outside, shortened, on one line, and without secrets."""
     text = redacted(text)
     return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}...")
 
@@ -167,7 +168,7 @@ def find_errors(
     known: Mapping[str, ConfigOption[Any]],
     ordered: Iterable[OrderedOptions] = (),
 ) -> Iterator[str]:
-    """One line for each unknown key, impossible value and contradiction."""
+    """Yields one line for each unknown key, invalid value and contradiction."""
     for key, text in configuration.items():
         option = known.get(key)
         if option is None:

@@ -1,27 +1,27 @@
-"""What can be wrong with checkpoints in storage: each error is one line that names the file.
+"""Errors of files in storage: each is one line that names the file.
 
-Whoever looks for a checkpoint to restore passes over one that is missing or torn, since it will stay so; storage that
-can't be reached says nothing about what is in it, and is asked again.
+A search for a checkpoint to restore skips a missing or corrupt one, since it will stay so. An unreachable storage says
+nothing about its content, so the search is retried.
 """
 
 from __future__ import annotations
 
 
 class CheckpointError(Exception):
-    """Of them all."""
+    """The base class."""
 
 
 class MissingFile(CheckpointError):
-    """A file is not there."""
+    """A file does not exist."""
 
 
 class CorruptFile(CheckpointError):
-    """A file is shorter than it was said to be, or holds other bytes."""
+    """A file is shorter than recorded, or has other content."""
 
 
 class NoCheckpoint(CheckpointError):
-    """A directory holds no checkpoint, or one that this version does not read."""
+    """A directory has no checkpoint, or one that this version does not read."""
 
 
 class StorageError(CheckpointError):
-    """Storage can't be reached, or refuses."""
+    """The storage is unreachable or refuses the request."""

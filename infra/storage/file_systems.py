@@ -1,4 +1,4 @@
-"""File systems that a URL names, as fsspec reaches them: connected once in a process and kept."""
+"""The fsspec file systems of URLs, connected once in each process."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _LONGEST_REASON: Final = 300
 
 
 def connect(url: str) -> tuple[Any, str]:
-    """The fsspec file system of `scheme://authority`, and its root as a path in it.
+    """Returns the fsspec file system of `scheme://authority`, and its root as a path in it.
 
     Raises OSError naming the URL, whatever the file system's client raised.
     """
-    # A forked child can't use the connections and threads of its parent.
+    # A forked child cannot use the connections and threads of its parent.
     return _connect(url, os.getpid())
 
 
 def in_short(error: BaseException) -> str:
-    """An error's type and text on one line."""
+    """Returns an error's type and text on one line."""
     text = " ".join(str(error).split())[:_LONGEST_REASON]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

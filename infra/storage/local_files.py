@@ -1,7 +1,7 @@
-"""Files of this machine, or of a network file system that is mounted on it: few system calls, no layers between.
+"""Files of this machine or of a mounted network file system, with few system calls.
 
-Nothing is brought to the disk by force (fsync): what is written survives any process, but not the machine. What a
-machine's crash tears is found by length and checksum.
+It never calls fsync: written data survives any process, but not a crash of the machine. Readers detect the resulting
+damage by length and checksum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _numbers: Final = itertools.count()
 
 
 class LocalFile:
-    """A new file that grows: all that `write` took is seen by readers when it returns."""
+    """A new file that grows: readers see the data when `write` returns."""
 
     def __init__(self, path: str) -> None:
         """Raises FileExistsError, OSError."""
@@ -28,22 +28,22 @@ class LocalFile:
         self._file = in_directory(path, lambda: os.open(path, flags, 0o644))
 
     def write(self, data: bytes) -> None:
-        """Raises OSError; how much of the data is in the file is not known then."""
+        """Raises OSError; then an unknown part of the data is in the file."""
         write_all(self._file, data)
 
     def close(self) -> None:
-        """A second time does nothing."""
+        """Idempotent."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
 
     def abandon(self) -> None:
-        """Ends it before it is whole."""
+        """Closes the incomplete file."""
         self.close()
 
 
 class LocalFiles:
-    """The backend of Storage for paths of this machine; raises OSError, FileNotFoundError where a file is missing."""
+    """The backend of Storage for local paths; raises OSError, FileNotFoundError for a missing file."""
 
     can_append: Final = True
 
@@ -103,7 +103,7 @@ class LocalFiles:
             try:
                 return shutil.rmtree(directory)
             except FileNotFoundError:
-                # Somebody else deletes too: what is left is still to go.
+                # Another process deletes too: continue with what is left.
                 if not os.path.lexists(directory):
                     raise
 
@@ -116,7 +116,7 @@ class LocalFiles:
 
 
 def write_all(file: int, data: bytes) -> None:
-    """All of the data to a file descriptor. Raises OSError."""
+    """Writes all of the data to a file descriptor. Raises OSError."""
     written = os.write(file, data)
     if written < len(data):
         rest = memoryview(data)
@@ -125,7 +125,7 @@ def write_all(file: int, data: bytes) -> None:
 
 
 def in_directory(path: str, open_it: Callable[[], _T]) -> _T:
-    """What `open_it` gives, after the path's directory was made if that was missing. Raises OSError."""
+    """Returns the result of `open_it`, after creating the path's directory if it is missing. Raises OSError."""
     try:
         return open_it()
     except FileNotFoundError:

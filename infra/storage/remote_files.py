@@ -1,6 +1,6 @@
-"""Files of any file system that fsspec reaches. How durable and atomic its writes are is its own.
+"""Files of any file system that fsspec supports; durability and atomicity depend on that system.
 
-An object store shows a file whole, when it is closed; elsewhere a file that has to be whole gets its name when it is.
+An object store publishes a complete file when it is closed. On other systems an atomic file is renamed when complete.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .file_systems import connect
 _SHOWN_WHOLE: Final = frozenset(
     ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss", "memory")
 )
-"""Protocols of file systems that show a file when it is closed, and where renaming is copying."""
+"""Protocols of file systems that publish a file when it is closed, and on which renaming is copying."""
 
 
 class RemoteFile:
-    """A new file, which is there when it is closed."""
+    """A new file, published when it is closed."""
 
     def __init__(self, system: Any, path: str) -> None:
         self._system = system
@@ -31,22 +31,22 @@ class RemoteFile:
         self._file.write(data)
 
     def close(self) -> None:
-        """A second time does nothing."""
+        """Idempotent."""
         self._file.close()
 
     def abandon(self) -> None:
-        """Ends it before it is whole: it is not there then."""
+        """Closes the incomplete file without publishing it."""
         with suppress(Exception):
             self._file.discard()
         with suppress(Exception):
-            # What has collected in memory would be written when the object is forgotten.
+            # Otherwise fsspec would write the buffered data when the object is collected.
             self._file.closed = True
         with suppress(Exception):
             self._system.rm_file(self._path)
 
 
 class RemoteFiles:
-    """The backend of Storage for URLs; raises FileNotFoundError where a file is missing, else whatever fsspec does."""
+    """The backend of Storage for URLs; raises FileNotFoundError for a missing file, else whatever fsspec raises."""
 
     can_append: Final = False
 
@@ -78,9 +78,9 @@ class RemoteFiles:
 
     def size(self, url: str) -> int:
         system, path = _place(url)
-        # Others write what is looked for here: a listing from before does not know of it.
+        # Other processes write these files: a cached listing may not contain them.
         system.invalidate_cache(posixpath.dirname(path))
-        # Some file systems tell no size of a directory.
+        # Some file systems report no size for a directory.
         return int(system.info(path)["size"] or 0)
 
     def modified(self, url: str) -> float | None:
@@ -93,15 +93,15 @@ class RemoteFiles:
 
     def sizes(self, url: str) -> dict[str, int]:
         return {
-            posixpath.basename(each["name"]): int(each["size"])
-            for each in self._entries(url)
-            if each["type"] == "file"
+            posixpath.basename(entry["name"]): int(entry["size"])
+            for entry in self._entries(url)
+            if entry["type"] == "file"
         }
 
     def directories(self, url: str) -> list[str]:
         entries = self._entries(url)
         return sorted(
-            posixpath.basename(each["name"].rstrip("/")) for each in entries if each["type"] == "directory"
+            posixpath.basename(entry["name"].rstrip("/")) for entry in entries if entry["type"] == "directory"
         )
 
     def delete(self, url: str) -> None:
@@ -114,7 +114,7 @@ class RemoteFiles:
         system.rm(path, recursive=True)
 
     def delete_if_empty(self, url: str) -> None:
-        # Object stores have no directories, and some take `rmdir` for something else.
+        # Object stores have no directories, and some misinterpret `rmdir`.
         if not self._entries(url):
             self.delete_tree(url)
 
@@ -129,7 +129,7 @@ class RemoteFiles:
         try:
             system.mv(temporary, path)
         except Exception:
-            # Some do not rename onto what is there, such as what an earlier try has left.
+            # Some do not rename over an existing file, for example one of an earlier attempt.
             if not system.exists(path):
                 raise
             system.rm_file(path)
@@ -139,7 +139,7 @@ class RemoteFiles:
         system, path = _place(url)
         system.invalidate_cache(path)
         entries: list[dict[str, Any]] = system.ls(path, detail=True)
-        return [each for each in entries if each["name"].rstrip("/") != path.rstrip("/")]
+        return [entry for entry in entries if entry["name"].rstrip("/") != path.rstrip("/")]
 
 
 def _place(url: str) -> tuple[Any, str]:

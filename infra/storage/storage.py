@@ -1,8 +1,9 @@
-"""Storage of checkpoints: a base directory, and files by paths relative to it or by paths and URIs of their own.
+"""File storage for checkpoints, snapshots and blobs: a base directory, and files by relative paths, absolute paths or
+URIs.
 
-A path without a scheme, or with `file:`, is of this machine's file system; any other URI is reached through fsspec.
-Errors are one line that names the URI: a file that is missing is told from storage that can't be reached, since only
-the first says something about what is stored.
+A path without a scheme, or with `file:`, is local; fsspec handles any other URI. Errors are one line that names the
+URI. A
+missing file and an unreachable storage are different errors: only the first says anything about the content.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class _OpenFile(Protocol):
 
 
 class NewFile:
-    """A file that is written piece by piece. Left by an error, it is closed, and on object stores never appears."""
+    """A file that is written piece by piece. After an error it is closed, and on object stores it is never
+    published."""
 
     def __init__(self, uri: str, open_it: Callable[[], _OpenFile]) -> None:
         self.uri: Final = uri
@@ -41,12 +43,12 @@ class NewFile:
         self._file = _told("created", uri, open_it)
 
     def write(self, data: bytes) -> None:
-        """Adds to the file. Raises StorageError; how much of the data is in the file is not known then."""
+        """Appends to the file. Raises StorageError; then an unknown part of the data is in the file."""
         _told("written", self.uri, lambda: self._file.write(data))
         self.length += len(data)
 
     def close(self) -> None:
-        """Ends the file; a second time does nothing. Raises StorageError."""
+        """Closes the file; idempotent. Raises StorageError."""
         _told("written", self.uri, self._file.close)
 
     def __enter__(self) -> NewFile:
@@ -63,52 +65,52 @@ class NewFile:
 
 
 class Storage:
-    """Files below `uri` or anywhere else. For any number of threads and forked children."""
+    """Files below `uri` or at absolute locations. Safe for threads and forked children."""
 
     def __init__(self, uri: str) -> None:
         self.uri: Final = canonical(uri)
 
     @classmethod
     def open(cls, uri: str) -> Storage:
-        """The storage whose base a path or URI is; nothing has to be there yet."""
+        """Returns the storage with this path or URI as its base; it need not exist yet."""
         return cls(uri)
 
     @property
     def can_append(self) -> bool:
-        """Whether what is written to a new file below the base is seen before the file is closed."""
+        """Whether readers see the data of a new file before the file is closed."""
         return _file_system_for(self.uri).can_append
 
     @property
     def is_local(self) -> bool:
-        """Whether the base is of this machine's file system, or mounted in it."""
+        """Whether the base is on this machine's file system, or mounted in it."""
         return _is_local(self.uri)
 
     def absolute(self, path: str) -> str:
-        """The path or URI of a file, from one relative to the base or already absolute."""
+        """Returns the absolute path or URI of a file."""
         if path.startswith("/") or _scheme(path) is not None:
             return canonical(path)
         return posixpath.join(self.uri, path) if path else self.uri
 
     def relative(self, path: str) -> str:
-        """The reverse: relative to the base where it lies below that."""
+        """Returns the path relative to the base if it is below the base."""
         whole, base = self.absolute(path), self.uri.rstrip("/") + "/"
         return whole[len(base) :] if whole.startswith(base) else whole
 
     def write_atomically(self, path: str, data: bytes) -> None:
-        """Writes a file that is there whole or not at all, in place of one of its name. Raises StorageError."""
+        """Writes a file atomically; replaces an existing one. Raises StorageError."""
         uri = self.absolute(path)
         _told("written", uri, lambda: _file_system_for(uri).write_atomically(uri, data))
 
     def create(self, path: str) -> NewFile:
-        """A new file, to be written piece by piece; where `can_append`, readers see each piece at once.
+        """Creates a file to write piece by piece; if `can_append`, readers see each piece at once.
 
-        Raises StorageError, where `can_append` also if there is a file of that name.
+        Raises StorageError; if `can_append`, also for an existing file.
         """
         uri = self.absolute(path)
         return NewFile(uri, lambda: _file_system_for(uri).create(uri))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Bytes of a file from `offset` on; fewer than `length` where it ends before.
+        """Reads a file from `offset` on; returns fewer than `length` bytes at its end.
 
         Raises MissingFile, StorageError.
         """
@@ -116,7 +118,7 @@ class Storage:
         return _told("read", uri, lambda: _file_system_for(uri).read(uri, offset, length))
 
     def size(self, path: str) -> int | None:
-        """Bytes of a file; None where there is none. Raises StorageError."""
+        """Returns the bytes of a file; None if it does not exist. Raises StorageError."""
         uri = self.absolute(path)
         try:
             return _told("looked at", uri, lambda: _file_system_for(uri).size(uri))
@@ -124,7 +126,8 @@ class Storage:
             return None
 
     def modified(self, path: str) -> float | None:
-        """When a file was last written, in seconds since the epoch; None where there is none, or nobody knows.
+        """Returns the time of a file's last write, in seconds since the epoch; None if it does not exist or the time is
+        unknown.
 
         Raises StorageError.
         """
@@ -135,11 +138,12 @@ class Storage:
             return None
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or directory. Raises StorageError."""
+        """Returns whether the file or directory exists. Raises StorageError."""
         return self.size(path) is not None
 
     def sizes(self, directory: str = "") -> dict[str, int]:
-        """Name -> bytes of the files directly in a directory; nothing where there is none. Raises StorageError."""
+        """Returns name -> bytes of the files directly in a directory; empty if it does not exist. Raises
+        StorageError."""
         uri = self.absolute(directory)
         try:
             return _told("listed", uri, lambda: _file_system_for(uri).sizes(uri))
@@ -147,7 +151,7 @@ class Storage:
             return {}
 
     def directories(self, directory: str = "") -> list[str]:
-        """Names of the directories directly in a directory, sorted. Raises StorageError."""
+        """Returns the names of the directories directly in a directory, sorted. Raises StorageError."""
         uri = self.absolute(directory)
         try:
             return _told("listed", uri, lambda: _file_system_for(uri).directories(uri))
@@ -155,7 +159,7 @@ class Storage:
             return []
 
     def delete(self, path: str) -> None:
-        """Deletes a file, if it is there. Raises StorageError."""
+        """Deletes a file if it exists. Raises StorageError."""
         uri = self.absolute(path)
         try:
             _told("deleted", uri, lambda: _file_system_for(uri).delete(uri))
@@ -163,7 +167,7 @@ class Storage:
             return
 
     def delete_tree(self, directory: str) -> None:
-        """Deletes a directory with all that is below it, if it is there. Raises StorageError."""
+        """Deletes a directory tree if it exists. Raises StorageError."""
         uri = self.absolute(directory)
         try:
             _told("deleted", uri, lambda: _file_system_for(uri).delete_tree(uri))
@@ -171,7 +175,7 @@ class Storage:
             return
 
     def delete_if_empty(self, directory: str) -> None:
-        """Deletes a directory, if it is there and nothing is in it. Raises StorageError."""
+        """Deletes a directory if it exists and is empty. Raises StorageError."""
         uri = self.absolute(directory)
         try:
             _told("deleted", uri, lambda: _file_system_for(uri).delete_if_empty(uri))
@@ -181,13 +185,13 @@ class Storage:
 
 @functools.lru_cache(maxsize=1 << 12)
 def canonical(uri: str) -> str:
-    """One form for each place: an absolute path on this machine, else a URL without a slash at its end."""
+    """Returns the canonical form of a location: an absolute local path, else a URL without a trailing slash."""
     scheme = _scheme(uri)
     if scheme is None:
         return os.path.abspath(uri)
     rest = uri[len(scheme) + 1 :]
     if scheme == "file":
-        # The path may follow after an empty authority, as in file:///data, or at once.
+        # The path may follow an empty authority, as in file:///data, or directly.
         return os.path.abspath(rest[2:] if rest.startswith("//") else rest)
     authority, _, path = rest.removeprefix("//").partition("/")
     normal = posixpath.normpath(path) if path.strip("/") else ""

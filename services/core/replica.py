@@ -70,7 +70,9 @@ class Replica:
         on_illegal: OnIllegal | None = None,
         index_errors: Mapping[str, IndexErrors] | None = None,
     ) -> None:
-        """`roles`: a function of the feature level, or the roles themselves if they are the same at all levels."""
+        """`roles`: a function of the feature level, or the roles themselves if they are the same at all levels.
+        `index_errors`: by kind of role, a function that checks the indexes of a state after each event; None: no check.
+        """
         same = None if callable(roles) else tuple(roles)
         self._roles_at: RolesAt = roles if callable(roles) else lambda _: same or ()
         self._at_levels: dict[int, Mapping[str, AnyRole]] = {}

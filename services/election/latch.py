@@ -146,7 +146,7 @@ class Latch:
         for node in (yield from self._children()):
             if guid_of(node) in self._guids:
                 yield from self._delete(f"{self._path}/{node}")
-        yield from self._retract(whoever=for_ever)
+        yield from self._retract(any_owner=for_ever)
         self.end()
         self._guids.clear()
         empty = True
@@ -206,12 +206,12 @@ class Latch:
             return None
         return content, stat
 
-    def _retract(self, *, whoever: bool) -> RequestSteps[None]:
+    def _retract(self, *, any_owner: bool) -> RequestSteps[None]:
         try:
             _, stat = yield self._session.client.get_async(self._leader)
         except NoNodeError:
             return
-        if whoever or stat.ephemeralOwner == self._session.id:
+        if any_owner or stat.ephemeralOwner == self._session.id:
             yield from self._delete(self._leader)
 
     def _leave_in_one_transaction(self, of_job: tuple[str, ...]) -> RequestSteps[bool]:

@@ -168,11 +168,11 @@ class ZooKeeperLeaderElection:
         with self._lock:
             if self._contenders.get(role) is not latch:
                 return
-            mandate = None if epoch is None else epoch + self._base_epoch
-            if self._granted.get(role) != mandate:
+            granted_epoch = None if epoch is None else epoch + self._base_epoch
+            if self._granted.get(role) != granted_epoch:
                 self._revoke(role)
-                if mandate is not None:
-                    self._granted = {**self._granted, role: mandate}
+                if granted_epoch is not None:
+                    self._granted = {**self._granted, role: granted_epoch}
             confirmed = self._confirmed.get(role)
         if confirmed is not None:
             yield from latch.publish(encode(self._leader_information(confirmed)))

@@ -146,7 +146,7 @@ class KafkaHeartbeats:
 
     def _failed(self, reason: str) -> None:
         self._interrupted = True
-        _log.warning("heartbeats can't be sent; keeps trying", topic=self._topic, reason=reason)
+        _log.warning("cannot send heartbeats; retries", topic=self._topic, reason=reason)
 
     def _take(self, message: Message, records: list[Record]) -> None:
         error = message.error()

@@ -114,7 +114,7 @@ class HeartbeatManager:
             try:
                 self._run_rounds()
             except LogUnavailable as error:
-                _log.warning("no heartbeats; keeps trying", reason=str(error))
+                _log.warning("the heartbeats topic is unavailable; retries", reason=str(error))
             except Exception:
                 _log.exception("heartbeats are interrupted; goes on")
             self._closed.wait(_PAUSE_S)

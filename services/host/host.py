@@ -104,7 +104,7 @@ class Host:
         self._concerns = frozenset(concerns) if concerns is not None else None
         self._terms = HeldTerms(lambda: replica.leadership)
         self._abandons_election = abandons_election
-        self._candidacy = ElectionParticipant(
+        self._participant = ElectionParticipant(
             self._mandates, replica, self._leads, session=session, opposed=self._stands_by, clock=clock
         )
         self._granted: Mapping[str, int | None] | None = None
@@ -115,7 +115,7 @@ class Host:
         self._said = 0
         self._counting = threading.Lock()
         self._appender = EventAppender(log, self.with_headers, self.state)
-        self._voice = EventEmitter(self._appender.append_all, self.fail)
+        self._emitter = EventEmitter(self._appender.append_all, self.fail)
         self._appended_to = -1
         self._dirty: dict[str, None] = {}
         self._deadlines = DeadlineHeap()
@@ -145,7 +145,7 @@ class Host:
             is_old = finished(self._replica)
             if not (self._stands_by or self._abandons_election or is_old):
                 self._refuse_where_others_are_elected()
-            self._candidacy.start()
+            self._participant.start()
             while not stop.is_set():
                 self._turned_at = time.monotonic()
                 self._follow_elections(tail, stop)
@@ -156,7 +156,7 @@ class Host:
                 self._fold(tail.poll(self._poll_timeout()))
                 if self._failure is not None:
                     raise self._failure
-                self._candidacy.tick()
+                self._participant.tick()
                 if self._replica.offset >= self._appended_to and not self._mandates.suspended:
                     self._decide()
                     self._position = tail.position - 1
@@ -172,7 +172,7 @@ class Host:
         instruction stays in the state and is performed again after a restart.
         """
         for event in self.with_headers(role_address, [owed]):
-            self._voice.emit(event)
+            self._emitter.emit(event)
 
     def emit_as_standby(self, owed: OutgoingEvent) -> None:
         """Appends an event of a master that leads nothing. Thread-safe; returns at once. Drops the event before the log
@@ -180,7 +180,7 @@ class Host:
         if self._stands_by and self._position >= 0 and not self._mandates.suspended:
             sender = address(STANDBY, self._session)
             for event in self._with_headers(sender, [owed], 0, self._clock(), self._position):
-                self._voice.emit(event)
+                self._emitter.emit(event)
 
     def with_headers(self, role_address: str, owed: Sequence[OutgoingEvent]) -> list[Event]:
         """Returns the events of a role with their headers, to be sent outside the log; none if the process does not
@@ -241,7 +241,7 @@ class Host:
 
     def close(self, timeout_s: float | None = None) -> None:
         """Waits until all emitted events are in the log, at most `timeout_s` seconds."""
-        if not self._voice.close(timeout_s):
+        if not self._emitter.close(timeout_s):
             _log.warning("the last events may be missing in the log", log=self._log.topic, waited_s=timeout_s)
 
     def _tail(self) -> Tail:
@@ -306,7 +306,7 @@ class Host:
             return False
         if kind_of(role) == JOB_MASTER and not self._replica.is_active(role):
             return False
-        return self._candidacy.is_valid(role, granted)
+        return self._participant.is_valid(role, granted)
 
     def _claim(
         self, roles: Sequence[str], granted: Mapping[str, int | None], tail: Tail, stop: threading.Event
@@ -336,7 +336,7 @@ class Host:
 
     def _fold(self, batch: Iterable[Record]) -> None:
         apply, dirty, led = self._replica.apply, self._dirty, self._terms.term_for
-        look_at = self._candidacy.on_state_changed
+        look_at = self._participant.on_state_changed
         for record in self._unread.filter(batch):
             before = self._replica.leadership
             changed = apply(record)
@@ -361,7 +361,7 @@ class Host:
             if self._granted and role in self._granted:
                 # The process has a grant for this role and has skipped it: process the grants again.
                 self._granted = None
-        self._candidacy.granted_epochs(role)
+        self._participant.granted_epochs(role)
 
     def _start_term(self, role: str, term: LeaderTerm) -> None:
         # There may be thousands of jobs.
@@ -383,7 +383,7 @@ class Host:
             )
         given = (self._granted or {}).get(body.role)
         self._step_down(body.role, why)
-        self._candidacy.rejoin(body.role, given)
+        self._participant.rejoin(body.role, given)
 
     def _step_down(self, role: str, why: str) -> None:
         tell = _log.debug if kind_of(role) == JOB_MASTER else _log.warning
@@ -430,7 +430,7 @@ class Host:
             return 0.0
         earliest = [
             deadline
-            for deadline in (self._deadlines.earliest(), self._candidacy.next_deadline())
+            for deadline in (self._deadlines.earliest(), self._participant.next_deadline())
             if deadline is not None
         ]
         if not earliest:

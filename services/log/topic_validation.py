@@ -54,7 +54,7 @@ def check_topics(admin: AdminClient, cluster: str) -> None:
     if faults:
         raise UnfitTopic(
             f"{log} is not fit to be a log: {'; '.join(faults)}. Set cleanup.policy=delete, retention.ms=-1 and "
-            "retention.bytes=-1 (kafka-configs --alter); a topic with other partitions has to be created anew"
+            "retention.bytes=-1 (kafka-configs --alter); a topic with other partitions has to be created again"
         )
     if lost := _faults(_configuration(admin, submissions)):
         _log.warning(

@@ -51,7 +51,11 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     own_address = address(TASK_EXECUTOR, resource_id)
     log = open_event_log(configuration, timeout=KAFKA_TIMEOUT_S)
     log.codec.register_all()
-    replica = Replica([TaskExecutor()], only=lambda role_address: role_address == own_address)
+    replica = Replica(
+        [TaskExecutor()],
+        only=lambda role_address: role_address == own_address,
+        index_errors=index_errors(configuration),
+    )
     blobs = create_task_executor_blobs(configuration, replica, resource_id, scratch)
     host = Host(
         log,

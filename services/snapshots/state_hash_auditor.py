@@ -188,7 +188,7 @@ class StateHashAuditor:
             ReplicaDiverged(
                 f"the states of {', '.join(wrong)} in this process are not those of {whose}: they diverged between "
                 f"offsets {self._agreed + 1} and {at}{where}; compare with `tailrace state --at {at} --output json`. "
-                "This process stops: started again, it reads the log anew"
+                "This process stops: after a restart it replays the log"
             )
         )
 

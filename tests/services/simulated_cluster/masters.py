@@ -258,7 +258,7 @@ class Master(SimulatedProcess):
         self.host.close()
         self.host._shells = dict.fromkeys(MASTER_KINDS, _Shell(self))
         self.host._position = self._replica.offset
-        self.host._candidacy.start()
+        self.host._participant.start()
 
     def claims(self) -> None:
         """It is given what it stands for, not what it wants."""
@@ -296,7 +296,7 @@ class Master(SimulatedProcess):
         self._log.only = only
         host = self.host
         try:
-            host._candidacy.tick()
+            host._participant.tick()
             host._follow_elections(self._log, self._stop)
             if self._stop.is_set():
                 self.end()
@@ -381,7 +381,7 @@ class StandbyWorld(AsyncSimulator):
 
     def _unled(self, master: Master) -> list[int]:
         dues = [
-            master.host._candidacy._soon.get(each)
+            master.host._participant._soon.get(each)
             for each in self.truth.active_addresses
             if not any(one.leads_address(each) for one in self.masters)
         ]
