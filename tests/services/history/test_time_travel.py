@@ -61,8 +61,8 @@ def test_the_hash_changes_with_the_state_and_with_nothing_else(cluster: Cluster)
 def test_the_hash_is_the_same_in_another_process(cluster: Cluster) -> None:
     """Python salts the order of sets anew in each process."""
     code = (
-        "from tailrace.services.history.time_travel import as_data; import msgspec; from immutables import Map;"
-        "print(msgspec.json.encode(as_data({'a': frozenset('qwertyuiop'), 'b': Map(x=1, y=2, z=3)})).decode())"
+        "from tailrace.services.history.to_builtins import to_builtins; import msgspec; from immutables import Map;"
+        "print(msgspec.json.encode(to_builtins({'a': frozenset('qwertyuiop'), 'b': Map(x=1, y=2, z=3)})).decode())"
     )
     found = {
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

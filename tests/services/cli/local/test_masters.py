@@ -198,7 +198,7 @@ def test_a_home_that_can_not_be_written_is_one_line(capsys: pytest.CaptureFixtur
     assert main(["cluster", "start", "--home", "/proc/nowhere"]) == ExitCode.PROCESS_FAILED
     err = capsys.readouterr().err
     assert "Traceback" not in err
-    assert "the cluster can't be started in /proc/nowhere" in err.splitlines()[-1]
+    assert "the cluster can't start in /proc/nowhere" in err.splitlines()[-1]
 
 
 def test_what_is_missing_starts_with_the_id_and_the_number_that_the_cluster_was_started_with(
