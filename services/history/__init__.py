@@ -1,4 +1,4 @@
-"""What happened in a cluster, read from its log alone: the story, the jobs, and the state at any offset."""
+"""Reads the history of a cluster from its log alone: events, jobs, checkpoints, and the state at any offset."""
 
 from .entity_history import EventFilter, FormattedEvent
 from .projection import HistoryProjection

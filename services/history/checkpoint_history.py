@@ -1,7 +1,8 @@
-"""The checkpoints and savepoints of each job, as the log tells of them: who acknowledged when, what came of it.
+"""Collects the checkpoints and savepoints of every job from the log: acknowledgements, results and failures.
 
-A JobMaster keeps what it needs to go on; how a checkpoint went, and why one was aborted long ago, stands in the log
-only. Of each job the last thousand are kept, and those that are still in storage.
+A JobMaster's state keeps only what it needs to run the job. The course of a checkpoint, and the reason of an old
+failure, are only in the log. The history keeps the last thousand checkpoints per job, and all that are still in
+storage.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ NOTED_EVENTS = frozenset(
 
 
 class CheckpointStatus(StrEnum):
-    """What has become of a checkpoint."""
+    """The status of a checkpoint."""
 
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
@@ -53,17 +54,17 @@ class CheckpointStatus(StrEnum):
 
 
 class SubtaskCheckpointView(msgspec.Struct, frozen=True):
-    """A subtask's part of a checkpoint; `acknowledged` in microseconds since the epoch, None while it is awaited."""
+    """A subtask snapshot. `acknowledged` is in microseconds since the epoch; None until the subtask acknowledges."""
 
     task: str
     execution_attempt_id: str
     acknowledged: int | None = None
     finished: bool = False
-    """Whether it ended before its acknowledgement: then none is awaited."""
+    """Whether the subtask had finished before the checkpoint, so that it need not acknowledge."""
     size: int = 0
     metrics: CheckpointMetrics | None = None
     declined: str | None = None
-    """Why it could not contribute."""
+    """The reason why the subtask declined the checkpoint."""
 
     @property
     def awaited(self) -> bool:
@@ -82,15 +83,15 @@ class CheckpointView(msgspec.Struct, frozen=True):
     ended: int | None = None
     stops: bool = False
     requested: bool = False
-    """Whether somebody asked for it; else it was due."""
+    """Whether a client requested the checkpoint; otherwise it was periodic."""
     size: int = 0
-    """Of all state that it refers to."""
+    """The size of all state that the checkpoint refers to."""
     failure: str | None = None
     """CheckpointFailureReason."""
     reason: str | None = None
-    """Why it failed, in words."""
+    """The failure message."""
     discarded: bool = False
-    """Whether its files are gone since."""
+    """Whether its files have been deleted."""
     subtasks: tuple[SubtaskCheckpointView, ...] = ()
 
     @property
@@ -110,7 +111,7 @@ class CheckpointView(msgspec.Struct, frozen=True):
 
 
 class RestoreView(msgspec.Struct, frozen=True):
-    """What a job last began with, or why it could not."""
+    """The last restore of a job: the restored snapshot, or the failure."""
 
     at: int
     checkpoint_id: int | None = None

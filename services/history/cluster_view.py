@@ -1,4 +1,4 @@
-"""What people ask about a cluster, read off the states of its roles: jobs, TaskExecutors, slots, who leads."""
+"""Views of a cluster for users, derived from the states of its roles: jobs, TaskExecutors, slots, leaders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .restart_causes import RestartView
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """A job that was accepted; times in microseconds since the epoch."""
+    """An accepted job. Times are in microseconds since the epoch."""
 
     job_id: str
     name: str
@@ -33,9 +33,9 @@ class JobView(msgspec.Struct, frozen=True):
     """ExecutionState -> number of Executions."""
     required_slots: int
     missing_slots: int
-    """How many it waits for."""
+    """The number of slots that the job waits for."""
     accumulators: dict[str, float]
-    """What its tasks have counted in all, once it has ended or was suspended."""
+    """The final accumulators of the job, once it has ended or was suspended."""
     restarting: RestartView | None
     """Why, where tasks have failed and do not run again yet."""
     failures: tuple[TaskException, ...] = ()

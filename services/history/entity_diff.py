@@ -1,4 +1,4 @@
-"""A difference entity by entity, for people: what appeared, what is gone, and what is another way than it was."""
+"""Groups a state difference by entity: entities that appeared, disappeared or changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ORDER = (
 
 
 class EntityChange(StrEnum):
-    """What became of an entity."""
+    """How an entity changed."""
 
     APPEARED = "appeared"
     GONE = "gone"
@@ -35,7 +35,7 @@ class EntityChange(StrEnum):
 
 
 class EntityDifference(msgspec.Struct, frozen=True):
-    """One entity that is not as it was."""
+    """An entity that differs between the two states."""
 
     entity: Entity
     name: str
@@ -48,7 +48,7 @@ class EntityDifference(msgspec.Struct, frozen=True):
 
 
 def entity_differences(before: Replica, after: Replica) -> tuple[StateDifference, list[EntityDifference]]:
-    """What is different between what two replicas know, whole, and entity by entity."""
+    """Returns the differences between two replicas: all of them, and grouped by entity."""
     found = diff_states(before, after)
     addresses = changed_addresses(before, after)
     jobs = _find_changed_jobs(before, after)

@@ -1,7 +1,7 @@
-"""Which job each event of a log belongs to.
+"""Finds the job of every event of a log.
 
-The job is named by the event, by the JobMaster that says or hears it, by an id that a job made known, or by the cause:
-what an event makes others say belongs to the job that it belongs to.
+The job comes from, in this order: the event's own job id, the JobMaster that sends or receives it, an execution or
+allocation id that belongs to a job, or the job of the event that caused it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REMEMBERED = 1 << 16
 
 
 class EventJobIndex:
-    """The jobs of all events so far. To be told of each, in the order of the log."""
+    """The jobs of all events so far. The caller passes every event, in the order of the log."""
 
     def __init__(self) -> None:
         self._of: dict[str, str] = {}
@@ -29,7 +29,7 @@ class EventJobIndex:
         """One string for each job, whichever record it came with: there may be a million events."""
 
     def on_event(self, record: Record) -> str | None:
-        """The next event's job; None where it belongs to none."""
+        """Returns the job of the next event; None if it belongs to no job."""
         header, body, at = record.header, record.body, self._at
         named, ids = _fields(type(body))
         job: str | None

@@ -1,9 +1,9 @@
-"""What of the past states do not hold, in storage: one file beside each snapshot of the log's state.
+"""Stores the JobHistory, which no state holds, in one file beside every snapshot of the log's state.
 
     magic (8 bytes) | body (zlib of MessagePack) | SHA-256 of all before (32)
 
-It is of the snapshot of its offset, and of no use without it. A file that is missing, torn, of another log, or written
-by a release that knows other things is as none: whoever looks for it reads the log from its first event instead.
+A file belongs to the snapshot of the same offset and is useless without it. A reader ignores a file that is damaged, of
+another log, or of a release with another format, and then reads the log from its first event.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""States by address that are still bytes: each is decoded when it is asked for, and most never are.
+"""Maps addresses to states and decodes a state only at its first access.
 
-A long log has many jobs that have ended. Their bytes are enough to hash them, and nobody looks into most of them.
+A long log has many ended jobs. A hash needs only their bytes, so most of them are never decoded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who leads what, as the log has it; whether those processes still live, it can't say."""
+"""The leaders of all roles according to the log. The log does not show whether their processes still run."""
 
 from __future__ import annotations
 

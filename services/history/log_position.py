@@ -1,9 +1,10 @@
-"""Places in a log as people say them: an offset, or a time.
+"""Parses a position in a log, an offset or a time, and resolves it to an offset.
 
-A time stands for the longest beginning of the log whose events all have it or an earlier one in their headers. Clocks
-of senders differ, so times in a log go back and forth by a little; a beginning has one end all the same.
+A time means the longest prefix of the log in which no event has a later time in its header. Clocks of senders differ,
+so times in a log are not sorted, but this prefix is still unique.
 
-An index knows marks on the way (`TimeMarks`): from the newest mark that is not after the time, the rest is read.
+The history index has marks with known times (`TimeMarks`). The search reads from the newest mark that is not after the
+time.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ _FORMS = (
 
 
 class InvalidPosition(ValueError):
-    """What was said is no place in any log; the message says what is."""
+    """The text is no valid position; the message lists the valid forms."""
 
 
 class PositionOutOfRange(LookupError):
-    """The log does not reach there; the message says from where to where it reaches."""
+    """The position is outside the log; the message names the log's first and last offset."""
 
 
 class TimeMark(msgspec.Struct, frozen=True):
@@ -91,7 +92,7 @@ class LogPosition(msgspec.Struct, frozen=True):
     def at(self, log: EventLog, marks: TimeMarks | None = None) -> int:
         """The offset of the last event of the beginning that it stands for; one less than the first offset: of nothing.
 
-        Raises OutsideLog, LogUnavailable, ArchiveError.
+        Raises PositionOutOfRange, LogUnavailable, ArchiveError.
         """
         if self.offset is not None:
             extent = LogExtent.from_log(log)

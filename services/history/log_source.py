@@ -1,7 +1,7 @@
-"""A log to read history from: a live cluster's topic, or a file that one was exported to. It is never written to.
+"""Opens a log for reading: the topic of a live cluster, or an exported file. It never writes to the log.
 
-with open_source(configuration) as source:  # or a path
-    for entry in Fold().read(source.log, store=source.store): ...
+with open_log_source(configuration) as source:  # or a path
+    for entry in HistoryProjection().read(source.log, store=source.store): ...
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TIMEOUT_S = 10.0
 
 
 class LogSource:
-    """A log, and what helps to read it. To be closed, or used in a `with` statement."""
+    """A log with its snapshots and index. Close it, or use it in a `with` statement."""
 
     def __init__(
         self,

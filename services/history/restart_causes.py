@@ -1,6 +1,6 @@
-"""Why jobs restart: the failure that each of them counted last, from the event that it was told of.
+"""Finds why jobs restart: the last failure that a job counted, taken from the event that reported it.
 
-A JobMaster keeps which failures count and when what failed starts again; what the failure was stands in the log only.
+A JobMaster's state keeps the counted failures and the time of the restart. The failure's message is only in the log.
 """
 
 from __future__ import annotations

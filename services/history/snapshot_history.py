@@ -1,7 +1,7 @@
-"""Keeping what a snapshot lacks: the past that no state holds, found by a fold of the log, beside that snapshot.
+"""Writes the JobHistory beside a snapshot of the log's state.
 
-Whoever takes a snapshot does it, behind the snapshot itself: no master reads it, and where it fails nothing is lost but
-time, since `tailrace list` and the like then read the whole log.
+The process that takes a snapshot writes it after the snapshot. No master reads it. If the write fails, `tailrace list`
+and similar commands still work, but read the whole log.
 """
 
 from __future__ import annotations

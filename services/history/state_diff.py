@@ -1,7 +1,7 @@
-"""What is different between two moments, as data: applied to the first it gives the second, hash and all.
+"""Computes the difference between two states of the cluster as data. Applied to the first state, it gives the second.
 
-A change is at a path: `leaders`, `feature_level`, or `roles` and an address; then fields, keys of maps and places in
-lists. What is the same in both moments is not looked into: of a long log, most states are.
+A change has a path: `leaders`, `feature_level`, or `roles` and an address; then fields, map keys and list indexes.
+States that are identical in both replicas are skipped; in a long log, most are.
 """
 
 from __future__ import annotations

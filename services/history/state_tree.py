@@ -1,4 +1,4 @@
-"""What a replica knows as a tree of names: directories are states and what they hold, files are values.
+"""Presents the states of a replica as a file tree: states and their containers are directories, values are files.
 
     /offset  /time  /state_hash  /feature_level        what moment it is
     /leaders/ROLE/...                                   who leads

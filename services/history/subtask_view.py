@@ -1,4 +1,4 @@
-"""The subtasks of a job: the state of each, its attempt, where it runs; and what the job waits for."""
+"""The subtasks of a job with their states, attempts and TaskExecutors, and what the job waits for."""
 
 from __future__ import annotations
 

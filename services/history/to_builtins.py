@@ -1,4 +1,4 @@
-"""States as plain data: what people, JSON and differences are made of.
+"""Converts states to plain data, for JSON, for display and for differences.
 
 Dicts, lists, texts and numbers; keys are texts in their natural order, keys of several parts are joined by "/", bytes
 are in base64. Most fields of most states are as at first: the data of those is made once, and shared.

@@ -1,7 +1,7 @@
-"""What a log holds and no reader can take for an event: noted, so that people are told of it.
+"""Records the values of a log that this release can't read as events, so that a command can report them.
 
-A stray value does no harm. Many of them mean that another release wrote the log, and that what is shown is not what
-has been.
+A single such value does no harm. Many of them mean that another release wrote the log, and that the shown history is
+incomplete.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
 from . import heartbeats
 from .blobs import create_task_executor_blobs
+from .index_validation import index_errors
 from .process_lifecycle import (
     END_TIMEOUT_S,
     KAFKA_TIMEOUT_S,

@@ -1,5 +1,5 @@
-"""A world for real roles in which nothing is real but the roles: what-if, fork, tests and benchmarks stand on it.
+"""Simulation of a cluster: real roles, simulated effects and TaskExecutors. What-if, fork, tests and benchmarks use it.
 
-`shells` and `tasks` are what a simulated world answers, without clock or threads; `world` runs roles and such answers
-on a virtual clock; `hosted` gives the same answers to roles that real hosts run.
+`simulated_effects` and `simulated_tasks` compute the results of effects, without clock or threads. `simulator` runs
+roles with these results on a virtual clock. `fake_effects` gives the same results to roles that run in real hosts.
 """

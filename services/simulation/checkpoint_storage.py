@@ -1,6 +1,6 @@
-"""Storage of checkpoints as the shells of a simulation have it: directories of named parts, and what JobMasters demand.
+"""Simulated checkpoint storage: directories of named files, and the checkpoint effects of JobMasters.
 
-A directory can be torn, which nobody notices before it is to be restored; storage may refuse to write.
+A directory can be damaged; a reader notices it only at the restore. The storage can also reject writes.
 """
 
 from __future__ import annotations

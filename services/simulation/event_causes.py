@@ -1,8 +1,8 @@
-"""Which events simulated TaskExecutors name as the causes of what their tasks say: those that the real shell names.
+"""The causes of events that simulated TaskExecutors send. They are the same as with real TaskExecutors.
 
-What a task says of itself is caused by its SubmitTask, or by its CancelTask once that is read. Its part in a checkpoint
-is caused by the TriggerCheckpoint that its TaskExecutor was told last for the job, if that is the one; a task that
-meets the barriers of senders elsewhere knows of no event but the one that it runs by.
+The cause of a task's event is its SubmitTask, or its CancelTask once the TaskExecutor has read that. The cause of a
+subtask snapshot is the job's last TriggerCheckpoint that the TaskExecutor received, if it has the same checkpoint id.
+For a task that gets only barriers from other TaskExecutors, the cause is its SubmitTask.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Simulated shells for roles that real hosts run: topics exist at once, tasks run as soon as they are asked for.
+"""Simulated effects for roles that run in real hosts: topics exist at once, and tasks run at once.
 
-All is answered in the moment in which it is demanded, on the host's thread.
+Every effect completes immediately, on the host's thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`<home>/simulated.json`: the TaskExecutors that one process of a simulated cluster serves."""
+"""`<home>/simulated.json`: the list of TaskExecutors that one process of a simulated cluster runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a fork of a cluster is given beside the beginning of its log: the TaskExecutors that were there, and the options
-that it went by.
-"""
+"""The settings of a fork, besides its log: the TaskExecutors of the original cluster, and its options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heartbeats of many TaskExecutors in one process."""
+"""Sends the heartbeats of many TaskExecutors from one process."""
 
 from __future__ import annotations
 

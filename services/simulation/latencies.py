@@ -1,8 +1,8 @@
-"""How long things take that shells do: learnt from what a log has seen of them, else what is usual.
+"""Latencies of effects: samples from a log, or defaults if the log has none.
 
-A learner reads events, in order, and needs no states: it pairs what was asked with what came of it. What a simulation
-takes is one of the samples, chosen by the seed and by what it is for: two runs of one seed differ only where they do
-different things. Workers have names, so that what happens again to one of them takes as long as it did.
+The learner reads events in order, without states, and pairs requests with their results. The seed and the purpose
+choose one of the samples, so two runs with the same seed differ only where they do different things. Samples are kept
+per worker, so that a repeated effect of a worker takes as long as it took in the log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The shells of a World's masters: they answer as `shells` says, each thing in its time; a driver starts workers."""
+"""The effects of simulated masters: each result of `simulated_effects` comes after its latency."""
 
 from __future__ import annotations
 

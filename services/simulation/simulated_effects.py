@@ -1,7 +1,7 @@
-"""What simulated shells of masters answer: topics cost nothing, programs build what the simulation says, storage is a
-table. Pure but for that table; when an answer is given, and by whom, is the caller's affair.
+"""The results of simulated masters' effects: topics are created, programs give a fixed JobGraph, storage is a table.
 
-An answer has the cause that the real shell names.
+The functions are pure except for that table. The caller decides when a result arrives, and from which process. A result
+has the same cause as in a real cluster.
 """
 
 from __future__ import annotations

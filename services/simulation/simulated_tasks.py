@@ -1,7 +1,7 @@
-"""The tasks of a World's TaskExecutors: they start, run, take checkpoints and end as their Life says.
+"""The tasks of simulated TaskExecutors: they start, run, take checkpoints and end as their TaskBehavior says.
 
-A checkpoint reaches all running tasks of a job as soon as one of them is told of it, and each acknowledges in its own
-time: barriers take none.
+A checkpoint reaches all running tasks of a job as soon as one of them receives it, because barriers take no time. Every
+task acknowledges after its own latency.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What simulated tasks do with their time: how long they take to start, how long they run, how they end, and when they
-have their parts in checkpoints.
+"""The behavior of simulated tasks: how long they start and run, how they end, and when they acknowledge checkpoints.
 
-Time that a subtask runs counts over all its attempts: one that has been interrupted goes on where it was, as tasks do
-whose progress is in Kafka.
+The run time of a subtask counts over all its attempts: a restarted attempt continues where the last one stopped, as a
+real task does whose progress is in Kafka.
 """
 
 from __future__ import annotations

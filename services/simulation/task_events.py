@@ -1,4 +1,4 @@
-"""What simulated TaskExecutors and their tasks say: registrations, states of Executions, parts of checkpoints."""
+"""The events of simulated TaskExecutors and tasks: registrations, execution states, subtask snapshots."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""TaskExecutors of a World: their processes start, register, die, pause and leave.
+"""Simulated TaskExecutors: their processes start, register, die, pause and stop.
 
-That a process has ended is noticed at once where the ResourceManager can see it, else when its heartbeats have been
-missing for `heartbeat.timeout`.
+The ResourceManager detects the end of a process at once if it started the process itself; otherwise, after
+`heartbeat.timeout`.
 """
 
 from __future__ import annotations

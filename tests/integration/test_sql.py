@@ -303,7 +303,7 @@ def log_of_nothing() -> MemoryEventLog:
 def test_the_command_answers_what_it_is_asked(files: dict[str, Path], said: MemoryEventLog) -> None:
     script = "SELECT count(*) AS n, min(time) AS began FROM log; SELECT * FROM unreadable LIMIT 1; SELECT x"
     done = command("--file", files["parquet"], "-o", "json", stdin=script)
-    assert "starts Spark" in done.stderr
+    assert "starting Spark" in done.stderr
     assert "WARN" not in done.stderr
     first, second = map(json.loads, done.stdout.splitlines())
     assert first == {"n": len(held(said, LOG)), "began": "1970-01-01T00:16:40Z"}

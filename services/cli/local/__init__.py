@@ -1,6 +1,6 @@
-"""A cluster whose processes all run on this machine: how it is started, looked at and stopped.
+"""A cluster whose processes all run on this machine: start, status and stop.
 
-What is offered here is loaded at first use: every command looks for the record of a cluster, few for the cluster.
+The names are imported at first use, because every command needs the cluster record, but few need the cluster.
 """
 
 from typing import TYPE_CHECKING, Any

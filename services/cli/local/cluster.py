@@ -1,8 +1,8 @@
-"""Starting and stopping a cluster on this machine.
+"""Starts and stops a cluster on this machine.
 
-Everything starts at once: TaskExecutors and jobmanagers keep trying until Kafka is there, so that Spark's JVMs come up
-beside the broker's. That the cluster is ready is read from its log, where each process says what it is and who it is
-(host:pid). Stopping is a request like any other: the processes leave by themselves, in the order of Flink's shutdown.
+All processes start at the same time. TaskExecutors and jobmanagers retry until Kafka answers, so that the JVMs of
+Spark and Kafka start in parallel. Readiness is read from the log, where every process registers with its address
+(host:pid). A stop is a request in the log: TaskExecutors and masters then end by themselves, in order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`<home>/cluster.json`: which cluster lives in a home, where its Kafka is, and which processes are its own.
+"""`<home>/cluster.json`: the cluster of a home, the address of its Kafka, and its processes.
 
-A process is known by its pid and the time at which it began: a pid that the system has given to another process since
-is never taken for it, and never killed.
+A process is identified by its pid and start time. A reused pid is therefore never taken for the process, and never
+killed.
 """
 
 from __future__ import annotations

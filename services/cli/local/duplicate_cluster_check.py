@@ -1,7 +1,7 @@
-"""Whether a cluster of the same id runs already, started from another home.
+"""Checks whether a cluster with the same id already runs, started from another home.
 
-Without an election a jobmanager that starts takes the lead, and the one before it ends. So who starts a cluster in a
-home that knows of none asks first whether a master sends heartbeats.
+Without election, a new jobmanager takes the leadership and the previous one stops. `cluster start` in a home without a
+cluster record therefore first checks whether a master sends heartbeats.
 """
 
 from __future__ import annotations

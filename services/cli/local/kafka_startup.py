@@ -1,4 +1,4 @@
-"""The start of the embedded Kafka beside that of everything else."""
+"""Starts the embedded Kafka in parallel with the other processes."""
 
 from __future__ import annotations
 

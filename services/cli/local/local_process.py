@@ -1,4 +1,4 @@
-"""One process of a local cluster, started by this process or found in cluster.json."""
+"""One process of a local cluster, started by this process or read from cluster.json."""
 
 from __future__ import annotations
 

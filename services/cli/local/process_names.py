@@ -1,6 +1,6 @@
-"""How the processes of a local cluster are called, and which are to run.
+"""The names of the processes of a local cluster, and the list of processes to run.
 
-TaskExecutors are called by their resource ids. A lone jobmanager is called `jobmanager`; several have numbers.
+The name of a TaskExecutor is its resource id. A single jobmanager is called `jobmanager`; several have numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""When a cluster that was started is ready: its log says so, where each process says what it is and who it is.
+"""Waits until a started cluster is ready. The log shows it: every process registers there with its address.
 
-A jobmanager that stands by says nothing on the log: that it stands for election is seen in ZooKeeper.
+A standby jobmanager writes nothing to the log. Its readiness is its node in ZooKeeper's leader election.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the processes of a local cluster stand on: Kafka, and ZooKeeper where it is used; embedded unless named."""
+"""The servers of a local cluster: Kafka and, with high availability, ZooKeeper; embedded unless addresses are given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the processes of a local cluster end: in order, asked for on the log; or by force, where that does not help."""
+"""Stops the processes of a local cluster: first by a request in the log, then by signals."""
 
 from __future__ import annotations
 

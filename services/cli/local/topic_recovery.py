@@ -1,4 +1,4 @@
-"""Topics of a cluster that has lost some."""
+"""Handles a cluster that has lost some of its topics."""
 
 from __future__ import annotations
 

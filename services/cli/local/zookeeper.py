@@ -1,7 +1,8 @@
-"""The ZooKeeper of a local cluster: none, one that is configured by address, or an embedded one.
+"""The ZooKeeper of a local cluster: none, an external one with an address, or an embedded one.
 
-Epochs come from ZooKeeper's transaction ids, which begin at 0 with its data. Where the log may be older than that, they
-would lie below the log's: so an embedded ZooKeeper that is new beside an older log begins at the present second.
+Epochs come from ZooKeeper's transaction ids, which start at 0 with its data. With new ZooKeeper data and an older log,
+they would be below the epochs in the log. A new embedded ZooKeeper beside an older log therefore starts at the current
+second.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What commands read of a cluster: its log, its Kafka, its ZooKeeper and its storage."""
+"""Readers of a cluster's log, Kafka, ZooKeeper and storage for commands."""

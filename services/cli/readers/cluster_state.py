@@ -1,4 +1,4 @@
-"""What commands know of a cluster: its log folded, from the newest snapshot on where there is one with its history."""
+"""Replays the log of a cluster for commands, from the newest snapshot that has its history."""
 
 from __future__ import annotations
 

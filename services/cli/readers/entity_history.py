@@ -1,4 +1,4 @@
-"""How `tailrace story` reads a log: once, and no more of it than the question needs."""
+"""Reads the log for `tailrace story`: once, and only as far as the question needs."""
 
 from __future__ import annotations
 

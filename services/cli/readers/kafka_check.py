@@ -1,4 +1,4 @@
-"""Whether Kafka answers, before something is begun that would wait long for it."""
+"""Checks that Kafka answers before a command starts work that would wait long for it."""
 
 from __future__ import annotations
 

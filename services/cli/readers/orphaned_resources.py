@@ -1,11 +1,10 @@
-"""What is kept outside of the log although the log has no use for it: `tailrace cluster status` names it, `tailrace
-cluster clean` removes it.
+"""Finds resources that the log does not use: `cluster status` lists them, `cluster clean` removes them.
 
-Nodes in ZooKeeper and blobs of jobs that the log does not know or knows as ended, and snapshots of a longer log.
+They are ZooKeeper nodes and blobs of jobs that are unknown or ended, and snapshots of a longer log.
 
-First is looked what there is, and only then the log is read, so that nodes of a job that has just begun are judged by a
-log that knows it. Blobs are there before their job is submitted: those of jobs that the log does not know are orphans
-only when they are old. What a master is about to remove itself may be among them.
+The caller lists the resources before it reads the log, so that the log knows every job whose nodes are listed. Blobs
+are uploaded before their job is submitted, so blobs of unknown jobs are orphans only after some time. The list may
+contain resources that a master is about to remove.
 """
 
 from __future__ import annotations

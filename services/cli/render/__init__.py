@@ -1,1 +1,1 @@
-"""How results are printed: tables, JSON, states, timelines, drawings."""
+"""Output of results: tables, JSON, states, timelines, drawings."""

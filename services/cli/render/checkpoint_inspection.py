@@ -1,4 +1,4 @@
-"""What is inside a savepoint or checkpoint, read off its `_metadata`: by vertex, operator and subtask."""
+"""The contents of a savepoint or checkpoint, read from its `_metadata`: by vertex, operator and subtask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How stories look: aligned columns, in colour and wrapped to its width on a terminal, with marks in plain text."""
+"""Prints the history of an entity: aligned columns; coloured and wrapped on a terminal, plain elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands speak to people: progress on stderr, results on stdout, tables with rich."""
+"""Output of commands: progress on stderr, results on stdout, tables with rich."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How far a command has come, on stderr: for what takes longer than a second.
+"""Shows the progress of commands that take longer than a second, on stderr.
 
-A terminal has one line that changes; elsewhere a line is written now and then.
+A terminal gets one line that is updated; elsewhere a line is printed at intervals.
 """
 
 from __future__ import annotations

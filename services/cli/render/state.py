@@ -1,4 +1,4 @@
-"""States as text: indented lines, one for each value, without what is empty."""
+"""Formats states as text: indented lines, one per value, without empty values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures that commands draw: SVG files, for a browser."""
+"""Writes SVG files that commands draw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others wrote as lines of a fixed width: made printable, cut at blanks or, where there are none, anywhere."""
+"""Wraps external text to a fixed width: escapes control characters, breaks at blanks or, without blanks, anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The times of recorded events, all different: what the log says one after the other happens so again."""
+"""Makes the times of recorded events distinct, so that a simulation keeps the order of the log."""
 
 from __future__ import annotations
 

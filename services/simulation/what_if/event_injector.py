@@ -1,4 +1,4 @@
-"""What happens in a simulated stretch: what came from outside comes again, and the scenario's events beside it."""
+"""Injects events into a simulation: the recorded external events, and the events of the scenario."""
 
 from __future__ import annotations
 

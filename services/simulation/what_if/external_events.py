@@ -1,4 +1,4 @@
-"""What may come from outside in a stretch of history, and comes again when the stretch is simulated."""
+"""The external events of a history, which a simulation repeats."""
 
 from __future__ import annotations
 

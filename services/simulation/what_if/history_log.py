@@ -1,4 +1,4 @@
-"""A Source of history, seen from a place in it; and a log that goes on behind a place as a simulation had it."""
+"""A history up to an offset, and a log that continues it after that offset with simulated events."""
 
 from __future__ import annotations
 

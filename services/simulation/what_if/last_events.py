@@ -1,4 +1,4 @@
-"""Who speaks: when a TaskExecutor last said something."""
+"""The time of the last event of every TaskExecutor."""
 
 from __future__ import annotations
 

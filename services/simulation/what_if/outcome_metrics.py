@@ -1,7 +1,7 @@
-"""What is measured of a stretch of history, real or simulated: slots in use, and how jobs fared.
+"""Metrics of a part of a history, real or simulated: slots in use, and the progress of jobs.
 
-All of it is read off the states, event by event; time is the latest that any event's header has had, so that it never
-goes back.
+All metrics come from the states, event by event. The time of an event is the latest header time so far, so it never
+decreases.
 """
 
 from __future__ import annotations

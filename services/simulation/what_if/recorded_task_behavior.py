@@ -1,4 +1,4 @@
-"""Tasks of a simulation that do what a log says that they did."""
+"""The behavior of simulated tasks that repeat what a log recorded."""
 
 from __future__ import annotations
 

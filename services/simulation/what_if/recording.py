@@ -1,4 +1,4 @@
-"""What a stretch of history comes to, taken apart: what happens again when it is simulated."""
+"""A recorded part of a history: everything that a simulation repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a scenario beside what really happened, as rows for people and as data for machines."""
+"""The results of a simulation beside the real ones, as table rows and as data for JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads scenarios: YAML, of which nothing is taken silently.
+"""Parses scenarios from YAML strictly.
 
-A key that is none, a value that can't be, are refused with file, line and key.
+An unknown key or an invalid value raises ScenarioError with file, line and key.
 """
 
 from __future__ import annotations

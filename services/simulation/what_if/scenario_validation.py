@@ -1,4 +1,4 @@
-"""Whom a scenario names, held against who there is or will have been."""
+"""Checks that the jobs, tasks and TaskExecutors of a scenario exist in the history or in the scenario."""
 
 from __future__ import annotations
 
