@@ -1,1 +1,1 @@
-"""What job authors write against (`api`), how it is translated (`graph`), and what runs it (`runtime`)."""
+"""Stream programs: the API (`api`), translation into graphs (`graph`), and execution (`runtime`)."""

@@ -1,12 +1,11 @@
-"""What job authors write against: Flink's DataStream API, in Python's manners.
+"""The DataStream API for job authors (Flink's DataStream API, in Python).
 
     env = StreamExecutionEnvironment.get_execution_environment()
     env.socket_text_stream("localhost", 9999).flat_map(split).key_by(word).window(...).reduce(add).print()
     env.execute("WindowWordCount")
 
-A program only describes a job. `execute` translates it and hands the JobGraph to whoever runs the program:
-`tailrace run` submits it, the jobmanager's entry-point builder captures it (`executor`). docs/datastream-api.md shows
-all of it.
+A program only describes a job. `execute` translates it and passes the JobGraph to the executor: `tailrace run` submits
+it, the jobmanager's build server captures it. docs/datastream-api.md describes the whole API.
 """
 
 from ..functions import (

@@ -1,4 +1,4 @@
-"""What values from a program are, whatever their hints say."""
+"""Checks of values that a program passes, whatever their type hints say."""
 
 from __future__ import annotations
 

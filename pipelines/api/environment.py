@@ -1,4 +1,4 @@
-"""StreamExecutionEnvironment: where a program begins and ends."""
+"""StreamExecutionEnvironment: creates sources and executes the program."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How a program meets what runs it: `execute` hands the JobGraph to the current executor.
+"""The executor of the process: `execute` passes the JobGraph to it.
 
-There is one current executor per process, not per thread: a process runs one program, and the program may
-call `execute` from any of its threads.
+There is one executor per process, not per thread: a process runs one program, and the program may call `execute` from
+any of its threads.
 """
 
 from __future__ import annotations

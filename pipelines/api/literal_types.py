@@ -1,4 +1,4 @@
-"""The record type of values that are at hand."""
+"""Derives the record type of given values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How the user's functions travel: by reference where the job's processes can import them, else by value.
+"""How functions are shipped: by reference if the job's processes can import them, otherwise by value.
 
-Installed packages, and the modules that the program ships (`add_python_file`), are imported where the job runs. The
-program itself, and modules that lie beside it and are shipped with nothing, are pickled by value.
+Installed packages, and modules that the program ships (`add_python_file`), are imported where the job runs. The program
+itself, and modules beside it that are not shipped, are pickled by value.
 """
 
 from __future__ import annotations

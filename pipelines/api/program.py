@@ -1,4 +1,4 @@
-"""What a program has asked for so far: its transformations, by id, in the order of the program."""
+"""The transformations of a program, by id, in program order."""
 
 from __future__ import annotations
 

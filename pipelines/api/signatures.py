@@ -1,4 +1,6 @@
-"""What a step may be given as its function, and whether it can be called as the step will call it."""
+"""Checks the functions that are passed to a transformation: whether they can be called as the transformation will call
+them.
+"""
 
 from __future__ import annotations
 

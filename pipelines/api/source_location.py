@@ -1,4 +1,4 @@
-"""Where the user's code is: the lines that errors name, and which files are the user's own."""
+"""Finds the line of the user's code that made a call, for error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a program's streams begin: the environment's methods that make sources."""
+"""The methods of the environment that create sources."""
 
 from __future__ import annotations
 

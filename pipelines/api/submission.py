@@ -1,4 +1,4 @@
-"""Whether a job can be submitted at all. Its large parts travel as blobs, where the cluster takes them."""
+"""Checks the size of a job before its submission."""
 
 from __future__ import annotations
 

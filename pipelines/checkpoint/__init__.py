@@ -1,5 +1,4 @@
-"""Checkpoints in storage: what a directory of one holds, and what of it belongs to whom in a job.
+"""Checkpoints in storage: directories, metadata, files of state, and their redistribution to subtasks.
 
-A leaf: the runtime writes and reads files of state, services write and read their metadata, and neither knows the
-other.
+The runtime writes and reads files of state, services write and read metadata. Neither knows the other.
 """

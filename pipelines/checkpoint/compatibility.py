@@ -1,8 +1,8 @@
-"""Whether a checkpoint fits a job graph: state finds its operator by id, whatever else has changed.
+"""Checks whether a checkpoint fits a job graph. State finds its operator by id, whatever else has changed.
 
-Names, functions, parallelism and which operators are chained may have changed. Key groups may not, since keyed state
-moves by them; nor what records in flight were sent to. A vertex that had finished stays finished, and one that had in
-part must be as it was (FLIP-147).
+Names, functions, parallelism and chaining may differ. Key groups may not, because keyed state moves by them; nor may
+the receivers of records in flight. A vertex that had finished stays finished; one that had partly finished must be
+unchanged (FLIP-147).
 """
 
 from __future__ import annotations

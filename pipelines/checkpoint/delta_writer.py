@@ -1,7 +1,7 @@
-"""What changes of one owner's state, from cut to cut: a chain of files, oldest first, that each cut names anew.
+"""The changes of one owner's state between checkpoints: a chain of files, oldest first, which each checkpoint lists.
 
-Where files can be appended to, the chain is one file that grows, and a cut names a longer prefix of it. Elsewhere each
-cut has a file of its own.
+If storage can append to files, the chain is one growing file, and each checkpoint lists a longer prefix of it.
+Otherwise each checkpoint adds a file.
 """
 
 from __future__ import annotations

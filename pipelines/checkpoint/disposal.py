@@ -2,9 +2,9 @@
 
 Files that several checkpoints may refer to lie in the job's shared directory. One of them is deleted only if it is
 known of every checkpoint that stays that it does not refer to it: where the metadata of one can't be read, all shared
-files stay. With a checkpoint go files that none refers to, and none ever will (leftovers.py). A savepoint may lie where
-people have put other things, and takes only its own files with it. Deleting twice does no more than deleting once, so
-that whoever was interrupted begins again.
+files stay. With a checkpoint go files that none refers to, and none ever will (orphaned_state_files.py). A savepoint
+may lie where people have put other things, and takes only its own files with it. Deleting twice does no more than
+deleting once, so that whoever was interrupted begins again.
 """
 
 from __future__ import annotations

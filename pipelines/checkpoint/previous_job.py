@@ -1,4 +1,4 @@
-"""The job that a checkpoint was taken of, by operator id: which vertex had an operator, and what its subtasks kept."""
+"""The job of which a checkpoint was taken, by operator id: vertices, and the state of their subtasks."""
 
 from __future__ import annotations
 

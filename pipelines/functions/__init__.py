@@ -1,7 +1,7 @@
-"""What the functions of a program may be, beside plain callables: rich functions, and those with state and timers.
+"""The functions of a program besides plain callables: rich functions, and functions with state and timers.
 
-A leaf that the API, which takes them, and the runtime, which calls them, share. Here are only contracts and plain
-data: what a context does is the runtime's.
+The API accepts them and the runtime calls them. Here are only contracts and plain data; the runtime implements
+contexts.
 """
 
 from .broadcast import (

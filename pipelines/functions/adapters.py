@@ -1,6 +1,6 @@
-"""Functions made of functions: what the API puts around those of a program so that an operator can call them.
+"""Wraps functions of a program so that an operator can call them.
 
-On keyed streams, rich functions may ask for keyed state; there `map` and its like become process functions.
+On keyed streams rich functions may ask for keyed state; there `map` and similar functions become process functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rich function learns of where it runs."""
+"""What a rich function can ask about its subtask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a job's functions find the data files that were shipped with it."""
+"""Finds the data files that were shipped with a job."""
 
 from __future__ import annotations
 

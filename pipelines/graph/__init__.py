@@ -1,4 +1,4 @@
 """StreamGraph -> JobGraph -> ExecutionGraph -> physical plan: Flink's four levels.
 
-Knows neither services nor Spark, and never unpickles: a JobGraph's functions are bytes here.
+This package knows neither services nor Spark, and never unpickles: functions in a JobGraph are bytes.
 """

@@ -1,11 +1,11 @@
-"""What runs a job's tasks: PySpark queries that consume Kafka, and StreamTasks (design section 4).
+"""Runs the tasks of jobs: PySpark queries that consume Kafka, and StreamTasks.
 
-    Spark's Kafka source -> stateless operators (mapInArrow) -> hand-over
-        -> StreamTask: keyed operators, state, clock -> Kafka transactions
+    Spark's Kafka source -> stateless operators (mapInArrow) -> forwarder
+        -> StreamTask: keyed operators, state, timers -> Kafka transactions
 
-`runtime.TaskRuntime` is what a TaskExecutor uses. The parts: `session` and `query` are Spark's side, `hand_over` and
-`daemon` run in its Python workers, `stream_task` is the process of a subtask, `pool` keeps such processes
-warm, `operators` are what a vertex is made of, `buffers` what travels on a channel.
+A TaskExecutor uses `task_runtime.task_runtime.TaskRuntime`. `spark` has the session, the queries and the forwarders in
+Spark's Python workers. `stream_task` is the process of a subtask. `operators` are the parts of a vertex, `records` the
+messages on channels, `state_backend` the keyed state. docs/runtime.md describes the whole.
 """
 
 from .common.deployment import ExecutionReporter, SubtaskDeployment, VertexDeployment

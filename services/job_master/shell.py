@@ -39,7 +39,7 @@ from .state import JobMasterState
 
 _log = logger(__name__)
 _CONFIG = KEEP_FOR_EVER | {"segment.bytes": str(64 << 20)}
-"""Tasks delete what nobody reads any more (upkeep.py), and Kafka gives back whole segments alone."""
+"""Tasks delete what nobody reads any more (commit_followup.py), and Kafka gives back whole segments alone."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 

@@ -1,4 +1,4 @@
-"""A job of two vertices at parallelism 1, generator -> running count, whose attempts run alone (lone.py)."""
+"""A job of two vertices at parallelism 1, generator -> running count; attempts run alone (standalone_attempt.py)."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class MemoryAttempt:
         self._transaction.commit()
 
     def _progress(self) -> SubtaskProgress:
-        """As task.py and kafka_reading.py have it."""
+        """As stream_task.py and kafka_source_offsets.py have it."""
         source, begins = self.assembly.through_spark, self._beginning.begins
         progress = SubtaskProgress.from_entry(self._tail.entry, self._topics, self._cluster.generation)
         if source is not None and begins:
@@ -326,7 +326,7 @@ class MemoryAttempt:
         return moved
 
     def _keep_up(self, rng: random.Random | None) -> None:
-        """What follows from commits, now and then: upkeep.py."""
+        """What follows from commits, now and then: commit_followup.py."""
         committed = self.task.output.committed
         if rng is None or committed is None or rng.random() > 0.3:
             return

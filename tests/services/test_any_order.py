@@ -1,7 +1,7 @@
 """The steps of the simulation in any order, chosen by Hypothesis: what it finds it makes as short as it can.
 
 `EXAMPLES=5000 pytest tests/services/test_any_order.py` looks further, at other orders each time. Seeds
-(`test_simulation.py`) are a hundred times as fast, and look further still; a short story is easier to understand.
+(`test_chaos.py`) are a hundred times as fast, and look further still; a short story is easier to understand.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where records come from and go to: what a program says of Kafka topics and files, and of the formats in them."""
+"""Sources and sinks for Kafka topics and files, and the formats of their records."""
 
 from .files import FileSink, FileSource
 from .formats import Format, Formats

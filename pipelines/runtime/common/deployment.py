@@ -1,6 +1,6 @@
-"""What a TaskExecutor asks of the runtime, and how the runtime answers.
+"""The deployment of subtasks that a TaskExecutor passes to the runtime, and the runtime's reports.
 
-Plain data: it crosses from the TaskExecutor into StreamTask processes as MessagePack.
+Plain data: it is sent to StreamTask processes as MessagePack.
 """
 
 from __future__ import annotations

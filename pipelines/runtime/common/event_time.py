@@ -1,4 +1,4 @@
-"""Who goes by event time: behind the other edges nobody waits to be told of it again."""
+"""Finds the vertices that use event time: others need no watermarks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What is said of a task that failed: type, message and the user's line first, then a short traceback.
+"""Formats the failure of a task: type, message and the user's line first, then a short traceback.
 
-Bounded, and always text that can be encoded: a reason too large for an event would keep the end of the task
-from being reported at all.
+The text is bounded and encodable: a reason that is too large for an event would prevent the report of the task's end.
 """
 
 from __future__ import annotations

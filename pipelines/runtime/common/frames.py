@@ -1,7 +1,7 @@
 """Frames on local sockets: a length, then that many bytes.
 
-Two conversations use them: Spark's Python workers hand buffers over to StreamTasks, and the TaskExecutor
-talks with its StreamTask processes in MessagePack.
+Spark's Python workers forward buffers to StreamTasks with them, and the TaskExecutor exchanges MessagePack with its
+StreamTask processes.
 """
 
 from __future__ import annotations

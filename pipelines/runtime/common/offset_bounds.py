@@ -1,4 +1,6 @@
-"""Whether a partition still reaches as far as somebody's progress says: what was deleted is never taken for nothing."""
+"""Checks whether a partition still holds the offsets that a recorded position needs. Deleted records are never skipped
+silently.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is imported before processes are forked: what every task needs, and what programs usually import.
+"""Imports before a fork what every task needs, and what programs usually import.
 
-Unpickling a user's function imports the modules it comes from; what is there already costs nothing.
+Unpickling a user's function imports its modules; a module that is already imported costs nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What is said between the TaskExecutor's runtime, its StreamTask processes, and Spark's Python workers.
+"""The protocol between the TaskExecutor's runtime, its StreamTask processes, and Spark's Python workers.
 
-The runtime and a StreamTask exchange `Command`s and `TaskNotice`s as MessagePack frames over a socket pair.
-A worker of Spark greets the runtime's lobby with a `WorkerHello`, and hands what it reads over to StreamTasks as
-frames that begin with HANDED_OVER.
+The runtime and a StreamTask exchange `TaskCommand`s and `TaskNotice`s as MessagePack frames over a socket pair. A
+Python worker of Spark announces itself with a `WorkerHello`, and forwards what it reads to StreamTasks as frames.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How the operators of a vertex are divided: source | stateless prefix | the rest.
+"""Divides the operators of a vertex: source | stateless prefix | the rest.
 
-The prefix is the longest line of plain stateless operators from the head, or behind a source that Spark reads, in which
-each is the only consumer of the one before. It runs in Spark's Python workers. Everything else runs in the StreamTask:
-what has state, an end or clocks, what branches, rich functions, which live as long as their attempt, and all that
-follows a source which the StreamTask reads itself.
+The prefix is the longest chain of plain stateless operators from the head, or behind a source that Spark reads, in
+which each operator is the only consumer of the previous one. It runs in Spark's Python workers. The rest runs in the
+StreamTask: operators with state, timers or an end, branches, rich functions (they live as long as their attempt), and
+everything behind a source that the StreamTask reads itself.
 """
 
 from __future__ import annotations

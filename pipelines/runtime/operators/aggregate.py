@@ -1,7 +1,7 @@
 """sum, min, max, min_by and max_by of a field over all records of a key so far.
 
-As reduce, with the functions of folding.py. Where key and field are plain columns and the records arrive as columns,
-mini-batches are folded by Arrow, and running sums of integers are made by numpy, a column at a time.
+As reduce, with the functions of aggregation.py. Where key and field are plain columns and the records arrive as
+columns, mini-batches are folded by Arrow, and running sums of integers are made by numpy, a column at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From an OperatorConfig to the operator that does it. A new operator of the runtime starts with a row here."""
+"""Creates an operator from its OperatorConfig. A new operator of the runtime starts with a row here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function gives for the records of a batch: main and side outputs, gathered and sent on together."""
+"""Collects what a function returns for the records of a batch, main and side outputs, and emits it together."""
 
 from __future__ import annotations
 

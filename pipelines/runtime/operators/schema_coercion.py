@@ -1,8 +1,8 @@
-"""Arrow data that others made, brought into the columns of a record type.
+"""Converts Arrow data of users into the columns of a record type.
 
-Columns are found by name, whatever their order; what is more than asked for is left out. A value is converted where
-nothing of it is lost (an int32 column for an `int` field), and refused otherwise, naming the column and what to do.
-Whatever a record type pickles may be anything.
+Columns are matched by name, in any order; surplus columns are dropped. A value is converted if nothing is lost (an
+int32 column for an `int` field), and refused otherwise, with the column and a remedy. Pickled columns may hold
+anything.
 """
 
 from __future__ import annotations

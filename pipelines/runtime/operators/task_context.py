@@ -1,6 +1,6 @@
-"""What a rich function is given: where it runs, metrics, accumulators, and the state of the key at hand.
+"""The context of a rich function: its subtask, metrics, accumulators, and the state of the current key.
 
-Metrics belong to one operator of one attempt, accumulators to the subtask: two operators that name the same one count
+Metrics belong to one operator of one attempt, accumulators to the subtask: two operators that use the same name count
 together (accumulators.py).
 """
 

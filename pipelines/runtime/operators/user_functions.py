@@ -1,6 +1,6 @@
-"""Loading the user's functions, and calling them so that an error says whose it was.
+"""Loads the user's functions, and calls them so that errors name them.
 
-Only StreamTask processes and Spark's Python workers may load: it runs the job's code.
+Only StreamTask processes and Spark's Python workers may load them: loading runs the job's code.
 """
 
 from __future__ import annotations

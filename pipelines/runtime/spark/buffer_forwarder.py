@@ -1,8 +1,8 @@
-"""Handing over the buffers of channels: each row is one, with its topic, partition and offset.
+"""Forwards the buffers of channels: each row is a buffer with its topic, partition and offset.
 
-The prefix works on the records of a buffer and leaves its header alone, so that sender, sequence, clocks and end
-reach the StreamTask as they were sent; barriers and fragments do untouched. Of what is no buffer the StreamTask gets
-the beginning, and says what becomes of it.
+The prefix processes the records of a buffer and leaves its header alone, so sender, sequence number, times and end
+reach the StreamTask as they were sent. Barriers and fragments are forwarded untouched. Of a message that is not a
+buffer the StreamTask receives the start, and fails with its place.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""When a Kafka source is read in bulk, and when in real time.
+"""Decides when a Kafka source is read in bulk, and when in real time.
 
-Real-time mode brings each record within milliseconds and some 10,000 of them a second; bulk mode brings ten times as
-many, a second late. So a backlog is worked off in bulk. Between the two lags at which a source changes over lies
-enough for a change not to cause the next one: real time begins when little is left and no more comes in than it can
-carry, and ends when it has fallen far behind. Each time that it did, it is given longer before it is tried again.
+Real-time mode delivers each record within milliseconds, up to about 10,000 per second. Bulk mode delivers ten times as
+many, a second late. So a backlog is processed in bulk. Real time starts when little is left and no more arrives than it
+can carry, and ends when it has fallen far behind. The two thresholds are far enough apart that one change does not
+cause the next. After each return to bulk, it waits longer before the next attempt.
 """
 
 from __future__ import annotations

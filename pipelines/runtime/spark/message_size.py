@@ -1,4 +1,4 @@
-"""How large the messages of topics are, by a look at some of them: what decides how they may gather in memory."""
+"""Samples the size of a topic's messages, to bound how many are held in memory."""
 
 from __future__ import annotations
 

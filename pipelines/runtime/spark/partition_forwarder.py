@@ -1,15 +1,14 @@
-"""The Python end of a query: what it reads goes through the stateless operators and over to the StreamTasks.
+"""The Python end of a query: applies the stateless prefix, and forwards the result to StreamTasks.
 
-Runs in mapInArrow inside a Python worker of Spark. What the rows are, buffers of channels or messages of a source's
-topics, is for channel_hand_over.py and record_hand_over.py to know. A socket that is full holds the query back:
-that is the back pressure.
+It runs in mapInArrow inside a Python worker of Spark. buffer_forwarder.py and record_forwarder.py interpret the rows:
+buffers of channels, or messages of a source's topics. A full socket blocks the query: that is the back pressure.
 
-A function ends only when the StreamTasks have read all that it sent: the next batch of a micro-batch query has
-connections of its own, and must not overtake this one's.
+A call ends only when the StreamTasks have read everything that it sent: the next micro-batch has other connections, and
+must not overtake it.
 
-An error in the user's code fails the attempt whose records it was about, and nothing else: the StreamTask is told, and
-reports it. What is for a StreamTask that is gone is dropped, since its successor will read it again from its
-committed position; its peers in the same query run on.
+An error in user code fails only the attempt whose records caused it: the StreamTask is informed and reports it. Data
+for a StreamTask that is gone is dropped, since its successor reads it again from its committed position; other subtasks
+of the query continue.
 """
 
 from __future__ import annotations

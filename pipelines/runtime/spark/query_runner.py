@@ -1,4 +1,4 @@
-"""Starting and stopping the queries of a TaskExecutor: both block, so each has a thread, and its outcome is posted."""
+"""Starts and stops the queries of a TaskExecutor. Both block, so each runs in a thread that posts its result."""
 
 from __future__ import annotations
 

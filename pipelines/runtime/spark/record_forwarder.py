@@ -1,14 +1,13 @@
-"""Handing over the messages of a Kafka source: decoded, through the prefix, as columns.
+"""Forwards the messages of a Kafka source: decoded, through the stateless prefix, as columns.
 
-The rows of a batch are messages in the order of their partition; in real-time mode there is one, and behind it an
-empty row with a negative offset (query.py says why). What follows from them goes over in one frame, with the offsets
-that it stands for: where the StreamTask goes on is exact, however many records the prefix makes of a message.
+The rows of a batch are messages in the order of their partition. In real-time mode there is one, followed by an empty
+row with a negative offset (query.py explains why). The result of a batch is one frame with the offsets that it covers,
+so the StreamTask's position is exact, whatever number of records the prefix makes of a message.
 
-In bulk mode, what the prefix aggregates at its end is aggregated once more over several batches, so that little of it
-has to be shuffled.
+In bulk mode, results that the prefix aggregates at its end are aggregated again over several batches, to shuffle less.
 
-A message that cannot be read fails the attempt, or is left out and counted; so does a tombstone, which is a message
-without a value. Timestamps are the messages' own (milliseconds).
+A message that can't be read fails the attempt, or is dropped and counted; so is a tombstone, a message without a value.
+Timestamps are the messages' own (milliseconds).
 """
 
 from __future__ import annotations

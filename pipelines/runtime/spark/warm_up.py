@@ -1,6 +1,6 @@
-"""Warming Spark: a few real-time queries that end as soon as their task is up.
+"""Warms Spark with a few real-time queries that end as soon as their task runs.
 
-The first query of a JVM takes seconds, for it loads and compiles classes; the tenth takes a third of one.
+The first query of a JVM takes seconds, because it loads and compiles classes; the tenth takes a third of a second.
 """
 
 from __future__ import annotations

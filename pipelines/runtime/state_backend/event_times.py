@@ -1,9 +1,9 @@
-"""How far time has come for the keys of a subtask: equally far for all of them, except after a change of parallelism.
+"""The watermark of each key group: equal for all of a subtask, except after a change of parallelism.
 
-The subtasks of an operator reach a watermark at different moments, and an unaligned checkpoint cuts them there. A
-subtask that takes over keys of several has the least of their watermarks, since no record that follows may be late
-because of it. The key groups of an owner that had come further keep that owner's watermark until the subtask's own has
-come as far: a window that has fired does not fire again, and a record that was late is late.
+The subtasks of an operator reach a watermark at different moments, and an unaligned checkpoint records them at that
+point. A subtask that takes over key groups of several starts with the least of their watermarks, so that no following
+record is late because of it. Key groups of an owner that was further keep that watermark until the subtask's own has
+caught up: a window that fired does not fire again, and a late record stays late.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The keyed state of one operator of one subtask: its tables by name, the key at hand, and the times it has reached.
+"""The keyed state of one operator of one subtask: its tables by name, the current key, and the watermarks reached.
 
-Tables are asked for by name when the operator is made, or when a user's function is opened; what the changelog holds
-of tables that nobody has asked for yet waits until somebody does. It is written again as it is, with what of its writer
-was to be taken (taking.py). The times are kept because they decide what has
-fired already and what is late: with them a new attempt goes on exactly as the old one would have.
+Tables are requested by name when the operator is created, or when a user's function is opened. Entries in the changelog
+of a table that was not requested yet wait until it is, and are written again unchanged (type_coverage.py). The
+watermarks are part of the state because they decide what has fired and what is late: a new attempt continues exactly as
+the old one would have.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class KeyedStateBackend:
 
     @property
     def has_keys_ahead(self) -> bool:
-        """Whether event time has come further for some keys than `watermark` (see times.py)."""
+        """Whether event time has come further for some keys than `watermark` (see event_times.py)."""
         return bool(self._times.ahead)
 
     @property

@@ -1,7 +1,7 @@
-"""What whoever keeps state in a subtask can do with all of it: write it whole, and take in what others wrote.
+"""The contract of everything with state in a subtask: writing all of it, and restoring what others wrote.
 
-Operators, sources read in the StreamTask and the accumulators are alike in this. What changes from commit to commit
-goes by `take_changes` of each; here is what a checkpoint needs besides.
+Operators, sources that the StreamTask reads, and accumulators implement it. Changes between commits go through
+`take_changes`; this contract is what checkpoints need besides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What of another subtask's state is to be taken in: the entries of some of its key groups.
+"""Selects entries of another subtask's state: those of some of its key groups.
 
-State that no function has asked for waits as the messages of its writers, and is written again as such. So a file of
-all state says before them what of their writer was to be taken. Whoever reads the file takes a part of that.
+State that no function has requested is kept as the messages of its writers, and is written again as such. A file of all
+state therefore records before them which part of their writer's state was selected; a reader of the file selects again.
 """
 
 from __future__ import annotations

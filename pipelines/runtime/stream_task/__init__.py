@@ -1,5 +1,5 @@
-"""A StreamTask: one attempt of one subtask, in a process of its own.
+"""A StreamTask: one attempt of one subtask, in a process of its own (Flink's StreamTask).
 
-Two threads, one mailbox. The input thread reads sockets and puts what it read into the mailbox; the task
-thread takes it out and does everything else: operators, state, clock, transactions.
+Two threads and a mailbox: the input thread reads sockets and fills the mailbox; the task thread does everything else:
+operators, state, timers, transactions.
 """

@@ -1,10 +1,10 @@
-"""Which StreamTask processes have stood still for too long.
+"""Detects StreamTask processes that stand still.
 
-A process beats from its input thread, whatever its task does: a user function may run for as long as it likes. So a
-process that does not beat is stopped (SIGSTOP, a debugger), or native code in it holds the interpreter's lock.
+A process sends beats from its input thread, whatever its task does: a user function may run as long as it likes. So a
+process without beats is stopped (SIGSTOP, a debugger), or native code in it holds the interpreter lock.
 
-Silence is counted by looks at short intervals, and a long pause between two looks counts as two: it is this process
-that stood still then, and beats may wait to be read.
+Silence is counted in checks at short intervals. A long pause between two checks counts as two: this process stood still
+then, and beats may be waiting to be read.
 """
 
 from __future__ import annotations

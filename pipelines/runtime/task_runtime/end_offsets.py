@@ -1,4 +1,4 @@
-"""Where topics end now, for readers of committed records: what a lag is measured against."""
+"""The end offsets of topics for readers of committed records, to measure the lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the query of a deployment reads, and to whom each partition goes: channels, or the topics of a Kafka source."""
+"""The inputs of a deployment's query, and the receiver of each partition: channels, or the topics of a Kafka source."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The queries of deployments: when one starts, what it is followed by, and when it is stopped.
+"""The queries of deployments: when one starts, which one follows it, and when it is stopped.
 
-The query of channels starts when the StreamTasks know where they go on. The topics of a Kafka source are read by one
-query after another, in bulk or in real time as their lag asks for (catch_up.py). For bulk, the StreamTasks are told
-that only what the new query brings counts from now on, say how far they have come, and the new query begins there while
-the old one is stopped. For real time, the old query goes on until the new one, whose records come one by one, has
-caught up with it: nobody waits while it starts.
+The query of channels starts when the StreamTasks know their positions. The topics of a Kafka source are read by one
+query after another, in bulk or in real time, depending on their lag (catch_up.py). To switch to bulk, the StreamTasks
+are told to accept only the new query's data from now on, report their positions, and the new query starts there while
+the old one is stopped. To switch to real time, the old query continues until the new one, whose records arrive one by
+one, has caught up with it.
 """
 
 from __future__ import annotations

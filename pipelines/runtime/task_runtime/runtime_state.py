@@ -1,4 +1,4 @@
-"""What a TaskRuntime knows of the attempts that it runs, and of the deployments that they came in. One thread's."""
+"""The state of a TaskRuntime: its attempts and deployments. Only the loop's thread uses it."""
 
 from __future__ import annotations
 

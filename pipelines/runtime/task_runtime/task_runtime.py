@@ -1,14 +1,14 @@
-"""The runtime of a TaskExecutor: deploys and cancels subtasks, and reports what becomes of them.
+"""The runtime of a TaskExecutor: deploys and cancels subtasks, and reports their states.
 
-One thread, the loop, owns all state here; what comes from other threads is posted to it, and what blocks
-(Spark) runs in threads that post their outcome back. Of each attempt is reported INITIALIZING, then RUNNING
-when its StreamTask is open and the query's tasks are connected, then one end.
+One thread, the loop, owns all state. Other threads post to it, and blocking calls (Spark) run in threads that post
+their result. For each attempt it reports INITIALIZING, then RUNNING when its StreamTask is open and the query's tasks
+are connected, then one terminal state.
 
-A query is shared by the subtasks of one deployment. It is stopped when the last of them has ended, and only
-then is that end reported: after it nothing of the deployment runs. A query that dies takes the subtasks that
-still run with it; a StreamTask that dies takes nobody. Without the zygote nothing can be started or killed
-any more: all attempts fail, and the owner is told. What the loop itself does not handle ends the process:
-an attempt whose end is reported to nobody would keep its job waiting for ever.
+The subtasks of a deployment share a query. It is stopped when the last of them has ended, and only then is that end
+reported: after it nothing of the deployment runs. A query that fails takes its running subtasks with it; a StreamTask
+that fails takes nobody. Without the zygote nothing can be started or killed: all attempts fail, and the owner is
+informed. An unhandled error of the loop ends the process: an attempt whose end nobody reports would keep its job
+waiting for ever.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the files that jobs ship lie in a TaskExecutor, while the jobs have tasks there.
+"""The files that jobs ship, on a TaskExecutor, while the jobs have tasks there.
 
-A directory for each job and content: what two jobs call by the same name never meets. A StreamTask's process, and a
-worker of Spark, imports from its job's directory before anything else of the job is loaded.
+One directory for each job and content, so that equal names of two jobs do not meet. A StreamTask's process, and a
+Python worker of Spark, imports from its job's directory before anything else of the job is loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where Spark's Python workers say that they are up: how the runtime knows that a query is connected."""
+"""Where Spark's Python workers connect at their start: so the runtime knows that a query is running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""An exported log as a Parquet file: to ask questions of with SQL (docs/history.md). Its columns are in arrow.py.
+"""An exported log as a Parquet file: to ask questions of with SQL (docs/history.md). Its columns are in
+arrow_columns.py.
 
 The description is among the file's key-value metadata (`tailrace.description`, and `tailrace.check`, its CRC-32). Pages
 have checksums of their own; what lies around them has none, so each entry has a `check` besides, which a reader of the

@@ -1,7 +1,7 @@
-"""The thread in which parts of checkpoints get to storage, beside the task's work; it tells what has become of each.
+"""The thread that writes a subtask's snapshots to storage, and reports each result.
 
-A part is told before whatever its task tells afterwards: a task that ends waits here first, since a subtask that has
-finished and not acknowledged counts as one that had finished before the checkpoint.
+A result is reported before any later report of the task: a task that ends waits here first, since a subtask that
+finished without an acknowledgement counts as finished before the checkpoint.
 """
 
 from __future__ import annotations

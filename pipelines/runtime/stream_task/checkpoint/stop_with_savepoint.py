@@ -1,7 +1,7 @@
-"""How a stop-with-savepoint ends a subtask, or lets it go on.
+"""How stop-with-savepoint ends a subtask, or lets it continue.
 
-Behind the cut its sources are frozen: they take nothing in, and time stands still. When the savepoint is confirmed the
-task ends, and nothing that it holds back is due by that; when it is aborted, what came in meanwhile is taken.
+After the savepoint's snapshot the subtask's sources are frozen: they read nothing, and time stands still. When the
+savepoint is confirmed the task ends. When it is aborted, input that arrived meanwhile is processed.
 """
 
 from __future__ import annotations

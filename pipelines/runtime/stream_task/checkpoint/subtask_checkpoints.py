@@ -1,8 +1,10 @@
-"""What a subtask does for checkpoints: its cuts, and its parts in them until they can be acknowledged.
+"""A subtask's side of checkpoints (Flink's SubtaskCheckpointCoordinator): takes snapshots, and keeps each until it can
+be acknowledged.
 
-A *cut* is not a commit: it says where in the transaction a checkpoint ends (checkpointing.py has when). What was done
-before is flushed, the barrier follows it on every channel, and a marker follows the changes of state in the changelog.
-While barriers are being aligned nothing is committed: some of what was taken lies behind what is held back.
+A snapshot is not a commit: it marks where in the transaction a checkpoint ends (barrier_handler.py decides when).
+Earlier output is flushed, the barrier follows it on every channel, and a marker follows the state changes in the
+changelog. During an alignment nothing is committed, because part of the processed input lies behind input that is held
+back.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class SubtaskCheckpointCoordinator:
     ) -> None:
         """`inline`: state that travels in the acknowledgement; `take`: of what was held back, as if it came now.
 
-        `over`: the newest checkpoint that is known to be complete. `aligned_inputs`: see checkpointing.py.
+        `over`: the newest checkpoint that is known to be complete. `aligned_inputs`: see barrier_handler.py.
         """
         self._chain = chain
         self._output = output

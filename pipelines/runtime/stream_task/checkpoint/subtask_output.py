@@ -1,8 +1,8 @@
-"""What a subtask is to send with its next commit: records, times, changes of state, messages of sinks, positions.
+"""What a subtask sends with its next commit: records, times, state changes, messages of sinks, positions.
 
-Nothing of it counts before the commit, and then all of it: a successor begins exactly where the last commit was. What
-was flushed stays in the queue, so a barrier or a marker that follows it lies behind it for every reader. The
-transaction is open only while `commit` sends the queue: no user function runs then (message_queue.py).
+All of it takes effect with the commit, or none: a successor starts exactly at the last commit. Flushed output stays in
+the queue, so a barrier or marker that follows it comes after it for every reader. The transaction is open only while
+`commit` sends the queue; no user function runs then (message_queue.py).
 """
 
 from __future__ import annotations

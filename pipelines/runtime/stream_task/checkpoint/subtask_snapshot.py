@@ -1,7 +1,7 @@
-"""A subtask's part in one checkpoint, from the cut until it is in storage and can be acknowledged.
+"""A subtask's snapshot for one checkpoint, until it is in storage and can be acknowledged.
 
-It may be acknowledged when all barriers have come, the transaction that holds the cut is committed, and its files are
-written. The first two are the task's matter; `finish` does the last, in whatever thread.
+It can be acknowledged when all barriers have arrived, the transaction with the snapshot's marker is committed, and its
+files are written. The task does the first two; `finish` does the last, in any thread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Messages of a channel that no task of the job has written: they fail the attempt, and the job goes back.
+"""Messages on a channel that no task of the job wrote: they fail the attempt, and the job goes back to a checkpoint.
 
-One that was there before the generation began is left out: the job has gone back because of it, or it is older still.
-Should it be what has become of a buffer, then the numbers of its sender show it.
+A foreign message from before the current generation is skipped: the job went back because of it, or it is older. If it
+replaced a buffer, the sender's sequence numbers show the gap.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Records that are too large for one buffer, which arrive as fragments, until they are whole.
+"""Reassembles records that are too large for one buffer.
 
-The fragments of a record are consecutive buffers of one sender and lie in one transaction of it: when the first one can
-be read, the others are in the channel too. A record counts when its last fragment has come. Until then nothing is
-committed, so that no position lies within a record; a checkpoint that is cut meanwhile has the record in flight.
+The fragments of a record are consecutive buffers of one sender in one of its transactions: when the first can be read,
+the others are in the channel. A record counts when its last fragment has arrived. Until then nothing is committed, so
+no position lies within a record; a checkpoint taken meanwhile has the record in flight.
 
-Spark's workers pass fragments on as they are. The stateless prefix, which sees all other records there, is applied here
-to what is whole.
+Spark's workers forward fragments unchanged. The stateless prefix, which all other records pass there, is applied here
+to the reassembled record.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What follows from a commit, some time later: copies of positions for tools, and deletion of what nobody reads again.
 
 - The *group* of the subtask, and the `group_id` of a Kafka source, get the committed positions. They are a copy: nobody
-  goes on from them. Beside the positions lies what a new attempt can check (group_copy.py).
+  goes on from them. Beside the positions lies what a new attempt can check (group_offsets.py).
 - The *changelog* is deleted below the last completed checkpoint; where the vertex keeps no state, below the last
   progress entry.
 - *Channels* are deleted below the positions that the receiver committed a minute ago. Nobody reads below committed

@@ -6,7 +6,8 @@ channels have it. Whoever drives a Subtask decides when to commit; what comes of
 records were cut into buffers.
 
 This file is about input and time: what is taken in, once, and what follows for the operators. What leaves is output.py,
-what is kept kept_state.py, what checkpoints need cuts.py, and how a savepoint stops all that stop.py.
+what is kept subtask_state.py, what checkpoints need subtask_checkpoints.py, and how a savepoint stops all that
+stop_with_savepoint.py.
 
 Time: the clock is the driver's wall clock. Event time is what the senders tell; behind a source it begins with an
 operator that assigns it.

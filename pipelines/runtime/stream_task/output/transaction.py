@@ -1,4 +1,4 @@
-"""What a subtask needs of a transaction, whoever keeps it: Kafka (transactions.py), or memory in tests.
+"""What a subtask needs of a transaction, whoever keeps it: Kafka (kafka_transaction.py), or memory in tests.
 
 A transaction holds the output, the changes of state and the progress of one commit interval: all of it counts, or none.
 It is open from the first `send` to the end of `commit`, and no user function runs in between.

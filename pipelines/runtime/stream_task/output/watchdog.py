@@ -1,12 +1,12 @@
-"""Calls into librdkafka that never return, whatever timeout they were given: noticed, and told to whoever can end them.
+"""Detects calls into librdkafka that never return.
 
-`send_offsets_to_transaction` can wait for ever after its broker was restarted (confluentinc/librdkafka#5456), and
-nothing can interrupt a call that is inside the library. So another thread looks at how long one takes; the process
-then has to end, and its successor goes on from what was committed.
+`send_offsets_to_transaction` can block for ever after a restart of its broker (confluentinc/librdkafka#5456), and
+nothing can interrupt a call inside the library. So another thread measures the duration of calls; the process must then
+end, and its successor continues from the last commit.
 
-A call that waits for a broker that is away is none of these: it may still succeed when the broker is back. So a call is
-overdue when it has lasted longer than its own timeout allows, and Kafka has answered others meanwhile for some seconds.
-Time for which the whole process stood still (SIGSTOP, a machine that sleeps) does not count.
+A call that waits for a broker that is away may still succeed. So a call is overdue when it has exceeded its own timeout
+and Kafka has answered other requests for some seconds. Time in which the whole process stood still (SIGSTOP, a sleeping
+machine) does not count.
 """
 
 from __future__ import annotations

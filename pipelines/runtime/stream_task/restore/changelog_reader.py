@@ -1,10 +1,10 @@
-"""What a new attempt reads before it begins: its progress, state in storage, and the changelog to its exact end.
+"""Reads what a new attempt needs before it starts: its progress, state in storage, and the changelog to its exact end.
 
-The last progress entry is at the end of the changelog, behind at most what aborted transactions have left there. It is
-found from the end, in steps that grow, so that a long changelog costs nothing.
+The last progress entry is at the end of the changelog, possibly before messages of aborted transactions. It is found
+from the end in growing steps, so a long changelog costs nothing.
 
-Nothing is taken for granted of what lies in Kafka: a changelog that does not reach from where it is needed to where it
-ended is lost progress (ProgressLost), and the job goes back to a checkpoint; it is never taken for an empty one.
+A changelog that does not reach from where it is needed to where it ended is lost progress (ProgressLost): the job goes
+back to a checkpoint. It is never read as an empty changelog.
 """
 
 from __future__ import annotations

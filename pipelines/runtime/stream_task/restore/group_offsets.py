@@ -1,10 +1,10 @@
-"""What a subtask's consumer group is told of its changelog, so that a new attempt can notice that something is gone.
+"""A copy of a subtask's changelog position in its consumer group, so that a new attempt can detect losses.
 
-A broker may forget a group's offsets, or answer old ones. So nobody goes on from them: a copy only shows that at least
-so much was committed (evidence.py).
+A broker may forget a group's offsets, or return old ones. So no attempt continues from them: a copy only proves that at
+least that much was committed (progress_evidence.py).
 
-Group offsets are read and written by consumers. An AdminClient does it as well, but librdkafka 2.16 ends the process
-where the group's coordinator is loading, or its broker ends.
+Group offsets are read and written by consumers. An AdminClient could do it, but librdkafka 2.16 ends the process if the
+group's coordinator is loading, or its broker ends.
 """
 
 from __future__ import annotations

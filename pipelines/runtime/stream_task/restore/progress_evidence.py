@@ -1,15 +1,15 @@
-"""What else implies how far a subtask has come. Progress that is lower than that is refused, by name.
+"""Evidence of a subtask's progress besides its changelog. Progress below the evidence is refused, with its source.
 
-The changelog alone says where a new attempt goes on. But a changelog may have been deleted or emptied, a checkpoint may
-lie ahead of it, and a broker may show less of it than was committed. Such things are looked for here:
+The changelog alone says where a new attempt continues. But a changelog may have been deleted or emptied, a checkpoint
+may be ahead of it, and a broker may show less of it than was committed. So these are compared:
 
-- a *checkpoint* of this generation lies before the last progress entry, and a source's positions in it are not higher;
-- the *consumer group* has a copy of the changelog's position (upkeep.py). It is late, and a broker may forget it or
-  answer an old one, so what is lower or missing says nothing; but what it implies was committed;
-- the *end* of the changelog for readers of uncommitted messages is also the end for readers of committed ones, once
+- a *checkpoint* of this generation comes before the last progress entry, and a source's positions in it are not higher;
+- the *consumer group* has a copy of the changelog's position (commit_followup.py). It lags, and a broker may forget it
+  or return an old one, so a lower or missing copy proves nothing; a higher one proves a commit;
+- the *end* of the changelog for readers of uncommitted messages equals the end for readers of committed ones, once
   older attempts are fenced.
 
-What nobody answers in time is not known, and then nothing is compared.
+Sources that do not answer in time are skipped.
 """
 
 from __future__ import annotations

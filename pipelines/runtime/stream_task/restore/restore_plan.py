@@ -8,7 +8,7 @@
 | there is no checkpoint | none | all | of the entry, or 0 |
 
 In the third case the attempt begins the generation (Subtask.begin_generation). Everything here is decided from what was
-read; reading Kafka is task.py's.
+read; reading Kafka is stream_task.py's.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Whether a topic is still the one that progress was made in: its id, which Kafka draws when a topic is made (KIP-516).
+"""Detects whether a topic is still the one in which progress was made, by its id (KIP-516).
 
-A position says nothing about a topic that was deleted and made anew, by hand or by a broker that makes what is asked
-for: an empty changelog looks as if nothing had been kept, and a channel that has grown past the position as if nothing
-had been lost. So an attempt asks for the ids of its channels and its changelog when it begins (evidence.py), and writes
-them beside its positions; its successor compares them with what is there.
+A position means nothing for a topic that was deleted and created again, by hand or by a broker with auto-creation: an
+empty changelog would look like no state, and a channel that has grown past the position like no loss. So an attempt
+reads the ids of its channels and its changelog when it starts (progress_evidence.py) and records them with its
+positions; its successor compares them.
 
-Brokers older than Kafka 2.8 have no ids, and where nobody answers in time none are known: then nothing is compared.
+Brokers older than Kafka 2.8 have no ids. If no broker answers in time, ids are unknown. Then nothing is compared.
 """
 
 from __future__ import annotations

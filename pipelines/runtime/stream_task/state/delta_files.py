@@ -1,7 +1,7 @@
-"""DELTA files: what has changed since a FULL file, a chain for each operator.
+"""DELTA files: the changes since a FULL file, one chain for each operator.
 
-The task's thread says what is to be written and when to cut; a thread for storage does it, in that order. What storage
-has not taken yet can be given up, so that no more of it waits in memory than somebody is willing to keep.
+The task's thread passes changes and requests snapshots; a storage thread writes them in that order. What storage has
+not taken yet can be dropped, to bound the memory.
 """
 
 from __future__ import annotations

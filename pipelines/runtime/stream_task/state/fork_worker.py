@@ -1,9 +1,9 @@
-"""Work in a forked child: it sees memory as it is at this moment, for as long as it likes, and the task goes on.
+"""Runs work in a forked child: the child sees memory as of the fork, for as long as it needs, and the task continues.
 
-Of the process's threads only the one that forks exists in the child. Whatever another held at that moment is held for
-ever there, so the child does nothing but compute and write files; it collects no garbage (the clients of Kafka would
-wait for their threads) and leaves without any clean-up. Arrow allocates by malloc, which is whole after a fork. A
-child that hangs in spite of that is found by its silence, and killed: by itself too, should its parent be gone.
+Only the forking thread exists in the child. A lock that another thread held at that moment stays locked for ever, so
+the child only computes and writes files. It collects no garbage (Kafka clients would wait for their threads) and exits
+without clean-up. Arrow allocates by malloc, which is consistent after a fork. A child that hangs nevertheless is
+detected by its silence and killed; it also ends itself if its parent is gone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A subtask's progress in memory: what an attempt goes on from, and what it writes at each commit.
+"""A subtask's progress in memory: what an attempt continues from, and what it writes at each commit.
 
 Positions are by (index of the input, partition). They are written by the input's topic (progress_entry.py), so they
-survive a change of the inputs' order. Progress only grows: an attempt that would go on from less than the changelog, a
-checkpoint or the consumer group implies is refused (evidence.py).
+survive a change of the inputs' order. Progress only grows: an attempt that would continue from less than the changelog,
+a checkpoint or the consumer group proves is refused (progress_evidence.py).
 """
 
 from __future__ import annotations

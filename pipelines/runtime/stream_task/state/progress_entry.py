@@ -2,7 +2,7 @@
 
 Every transaction of a subtask ends with one, so output, changes of state and positions are committed together, and the
 last committed entry is at the end of the changelog. An entry is complete: a new attempt needs no older one. Nothing
-else says how far a subtask has come. The offsets of its consumer group are a copy for tools (upkeep.py).
+else says how far a subtask has come. The offsets of its consumer group are a copy for tools (commit_followup.py).
 
 An entry is MessagePack, its version first. A release that adds a field adds it at the end, with a default; one that
 changes a meaning raises the version, and older releases refuse the entry.

@@ -1,7 +1,7 @@
-"""All that a subtask keeps beyond a commit: whose it is, how it is restored, and what of it has changed.
+"""All state of a subtask: who owns it, how it is restored, and what has changed.
 
-Messages are the same wherever they lie, in the changelog or in files of a checkpoint: each is for the operator whose id
-is its key. What a message means is that operator's matter alone.
+Messages are the same in the changelog and in files of a checkpoint: each belongs to the operator whose id is its key,
+and only that operator interprets it.
 """
 
 from __future__ import annotations
