@@ -57,11 +57,11 @@ _RESET = ENDS_READING | {KafkaError._AUTO_OFFSET_RESET}
 
 
 class _TopicChanged(Exception):
-    """The topic has to be looked at again before it is read on."""
+    """The topic must be checked again before reading continues."""
 
 
 class SubmissionsReader:
-    """A thread that admits submissions for as long as its process leads the Dispatcher."""
+    """A thread that admits submissions while its process leads the Dispatcher."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ class SubmissionsReader:
         stamps: bool = False,
         inline: InlineLimit | None = None,
     ) -> None:
-        """`inline`: what may stay in a graph; None: all of it. `stamps`: what is admitted has the time of the clock
-        here, not that of the client's."""
+        """`inline`: the limit of what stays in a graph; None: no limit. `stamps`: admitted events get the time of the
+        clock here instead of the client's time."""
         self._servers = bootstrap_servers
         self._topic = submissions_topic(cluster)
         self._codec = codec
@@ -98,18 +98,18 @@ class SubmissionsReader:
         self._warned_at: float | None = None
 
     def start(self, admitted: AdmittedPositions) -> None:
-        """Begins to admit what is behind that; once."""
+        """Starts to admit behind these positions; called once."""
         self._admitted = admitted
         self._thread = threads.Thread(target=self._run, name="submissions")
         self._thread.start()
 
     def follow(self, admitted: AdmittedPositions) -> None:
-        """How far the log has admitted submissions now."""
+        """The positions that the log has admitted by now."""
         self._admitted = admitted
         self._followed.set()
 
     def close(self) -> None:
-        """Stops; what was not admitted yet stays in the topic."""
+        """Stops. Submissions that were not admitted yet stay in the topic."""
         self._stop.set()
         self._followed.set()
         if self._thread is not None:
@@ -125,7 +125,7 @@ class SubmissionsReader:
                 self._on_failure(error)
 
     def _admit_while_unchanged(self, admin: AdminClient) -> None:
-        """Returns when the topic has changed, is not there, or `close` was called."""
+        """Returns when the topic has changed or is missing, or `close` was called."""
         described = self._describe(admin)
         if described is None:
             self._stop.wait(_LOOK_S)
@@ -154,7 +154,7 @@ class SubmissionsReader:
             consumer.close()
 
     def _describe(self, admin: AdminClient) -> TopicDescription | None:
-        """None where the topic is not there, or Kafka does not say."""
+        """The topic in Kafka; None if it does not exist or Kafka does not answer."""
         try:
             found = describe_topics(admin, [self._topic])[self._topic]
         except LogUnavailable as error:
@@ -175,7 +175,7 @@ class SubmissionsReader:
         return SubmissionsTopic(described.topic_id, offsets)
 
     def _is_agreed(self, found: SubmissionsTopic) -> bool:
-        """Whether the log's positions are of this topic; says so in the log, and waits for it, where they were not."""
+        """Whether the log's positions belong to this topic. If not, appends the change to the log and waits for it."""
         while not self._stop.is_set():
             changed = detect_change(self._topic, self._admitted, found)
             if changed is None:
@@ -206,7 +206,7 @@ class SubmissionsReader:
         self._warned_at = None
 
     def _warn(self, what: str, **more: object) -> None:
-        """Not every time."""
+        """Warns, at most once in a while."""
         now = time.monotonic()
         if self._warned_at is None or now - self._warned_at > _WARN_S:
             self._warned_at = now
@@ -260,7 +260,7 @@ class SubmissionsReader:
         self._log.append([Event(header, body)])
 
     def _decode(self, value: bytes | None) -> Event | None:
-        """The event; None where the reader is stopped while the registry is away. Raises Undecodable."""
+        """The event; None if the reader is closed while the registry is away. Raises Undecodable."""
         while not self._stop.is_set():
             try:
                 return self._codec.decode(value)
@@ -299,7 +299,7 @@ class SubmissionsReader:
 
 
 def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
-    """The topic's partitions, one or more. Raises LogUnavailable where it has none within `timeout` seconds."""
+    """The partitions of the topic, one or more. Raises LogUnavailable if it has none within `timeout` seconds."""
 
     def ask() -> list[int]:
         found = consumer.list_topics(topic, timeout=timeout).topics[topic]
@@ -318,7 +318,7 @@ def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
 
 
 def offsets_of(consumer: Consumer, topic: str, partition: int, timeout: float) -> tuple[int, int]:
-    """The first offset that the partition holds, and the one behind its last. Raises LogUnavailable."""
+    """The first offset of the partition, and the one after its last. Raises LogUnavailable."""
     asked = TopicPartition(topic, partition)
     try:
         return retry_until(lambda: consumer.get_watermark_offsets(asked, timeout=timeout), timeout)
@@ -327,7 +327,8 @@ def offsets_of(consumer: Consumer, topic: str, partition: int, timeout: float) -
 
 
 def check_allowed(event: Event) -> None:
-    """Raises Undecodable where a client must not say this, or not so: all replicas are to read it for ever."""
+    """Raises Undecodable if a client must not send this event, or not in this form: all replicas have to read it for
+    ever."""
     name = event.body.AVRO_NAME
     if not isinstance(event.body, REQUESTS):
         allowed = ", ".join(request.AVRO_NAME for request in REQUESTS)

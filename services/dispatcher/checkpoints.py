@@ -30,7 +30,7 @@ _SNAPSHOT_REQUEST = dispatcher.TriggerCheckpoint | dispatcher.TriggerSavepoint |
 
 
 class DisposeSavepoint(Instruction, frozen=True):
-    """Delete a savepoint; `request` is the offset of who asked."""
+    """Delete a savepoint. `request` is the offset of the client's request."""
 
     path: str
     request: int
@@ -41,7 +41,7 @@ class DisposeSavepoint(Instruction, frozen=True):
 
 
 def find_location_error(text: str, *, what: str) -> str | None:
-    """Why a text from outside names nothing in storage; None where it does."""
+    """Why a text from outside is not a location in storage; None if it is one."""
     try:
         if len(text) <= _LONGEST:
             LOCATION.read(text)
@@ -116,7 +116,7 @@ def on_job_master_trigger_checkpoint(
 
 
 def forget_triggers(state: DispatcherState, job: Job) -> DispatcherState:
-    """The job has ended, or pauses: what was not passed on yet is refused, since nobody is there to do it."""
+    """The job has ended or pauses: rejects requests that were not passed on yet."""
     for offset, each in state.triggers.items():
         if each.job_id == job.job_id:
             state = replace(state, triggers=state.triggers.delete(offset))
@@ -149,7 +149,7 @@ def _uses(state: DispatcherState, job_id: str, path: str) -> bool:
 
 
 def _directory(path: str) -> str:
-    """A savepoint may also be named by its metadata."""
+    """The savepoint's directory. A savepoint may also be named by its metadata file."""
     return path.removesuffix(f"/{METADATA}")
 
 
@@ -175,7 +175,7 @@ def on_client_savepoint_disposed(
 
 
 def outgoing_events(state: DispatcherState) -> list[tuple[tuple[int, str], OutgoingEvent]]:
-    """TriggerCheckpoint to JobMasters and SavepointDisposed to clients, with what orders them."""
+    """TriggerCheckpoint to JobMasters and SavepointDisposed to clients, each with its sort key."""
     owed = []
     for offset, each in state.triggers.items():
         trigger = job_master.TriggerCheckpoint(
@@ -197,7 +197,7 @@ def outgoing_events(state: DispatcherState) -> list[tuple[tuple[int, str], Outgo
 
 
 def instructions(state: DispatcherState) -> list[Instruction]:
-    """A DisposeSavepoint for each savepoint that is to go, in the order of the requests."""
+    """A DisposeSavepoint for each savepoint to delete, in the order of the requests."""
     waiting = sorted((offset, each) for offset, each in state.disposals.items() if not each.done)
     return [DisposeSavepoint(each.path, offset) for offset, each in waiting]
 

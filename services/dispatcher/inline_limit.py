@@ -24,13 +24,14 @@ _log = logger(__name__)
 
 
 class GraphTooLarge(ValueError):
-    """The text is a line for people: how large, what is allowed, and what to do."""
+    """A graph exceeds the limit. The text says its size, the limit, and what to do."""
 
 
 class InlineLimit:
-    """Makes blobs of the large parts of graphs, and refuses what is too large still. For any number of threads.
+    """Moves large parts of graphs to blobs, and rejects graphs that are still too large. Thread-safe.
 
-    `minsize`: bytes of a part that becomes a blob in any case; `most`: bytes of the graph that may stay.
+    `minsize`: parts of at least this size (bytes) always become blobs. `most`: maximum size of the remaining graph
+    (bytes).
     """
 
     def __init__(self, blobs: TieredBlobStore | None, minsize: int, most: int) -> None:
@@ -39,14 +40,14 @@ class InlineLimit:
         self._most = most
 
     def apply_to_submission(self, request: Body) -> Body:
-        """The request as it comes into the log. Raises GraphTooLarge."""
+        """The request as it is admitted into the log. Raises GraphTooLarge."""
         if not isinstance(request, dispatcher.SubmitJob) or request.job_graph is None:
             return request
         graph = self.move_to_blobs(request.job_graph, request.job_id)
         return request if graph is request.job_graph else replace(request, job_graph=graph)
 
     def move_to_blobs(self, graph: JobGraph, job_id: str) -> JobGraph:
-        """The graph as events have it. Raises GraphTooLarge."""
+        """The graph as events contain it. Raises GraphTooLarge."""
         why = ""
         if self._blobs is not None and is_id(job_id):
             blobs = self._blobs

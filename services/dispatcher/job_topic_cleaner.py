@@ -30,10 +30,10 @@ _LIST_TIMEOUT_S: Final = 10.0
 
 
 class JobTopicCleaner:
-    """Looks for such topics in a thread of its own, from `start` to `close`.
+    """Deletes topics of ended jobs, in a thread, from `start` to `close`.
 
-    `retention` is in microseconds. `state` gives what the Dispatcher knows; None where this process does not lead it,
-    or has not read the log to its end: then nothing is deleted.
+    `retention` is in microseconds. `state` returns the Dispatcher's state, or None if this process does not lead it or
+    has not read the log to its end; then nothing is deleted.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class JobTopicCleaner:
         self._thread = threads.Thread(target=self._run, name="topics of ended jobs")
 
     def start(self) -> None:
-        """Begins to look."""
+        """Starts the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stops looking; does not wait for a request that is under way."""
+        """Stops the thread; does not wait for a request in progress."""
         self._closed.set()
 
     def clean_up(self) -> list[str]:
-        """Deletes what is due; the topics' names. Raises KafkaException, LogUnavailable."""
+        """Deletes the expired topics and returns their names. Raises KafkaException, LogUnavailable."""
         state = self._state()
         if state is None:
             return []
@@ -84,7 +84,7 @@ class JobTopicCleaner:
 def find_expired_topics(
     state: DispatcherState, cluster: str, topics: Iterable[str], now: Time, retention: Time
 ) -> list[str]:
-    """Those of the topics that belong to jobs that have ended, and that are not to be kept any more."""
+    """The topics of ended jobs whose retention is over."""
     found = []
     for topic in sorted(topics):
         job = state.jobs.get(job_of_topic(cluster, topic) or "")

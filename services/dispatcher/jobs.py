@@ -76,7 +76,7 @@ def on_submit_job(state: DispatcherState, record: Record, body: dispatcher.Submi
 
 
 def _find_request_error(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
-    """What no release ever accepts."""
+    """An error that every release rejects."""
     if not is_id(body.job_id):
         return f"job id {body.job_id[:80]!r} is not 1 to 64 letters, digits, '-' or '_': choose another"
     if body.job_id in state.jobs:
@@ -107,7 +107,7 @@ _ENDED = {JobStatus.FINISHED: "finished", JobStatus.FAILED: "failed", JobStatus.
 
 
 def _describe_outcome(job: Job) -> str:
-    """A job that has ended is never run again, whoever leads; where it ended can be looked up in the log."""
+    """A hint for a repeated job id: an ended job is never run again, and its end is in the log."""
     if job.phase in (Phase.TERMINATED, Phase.ENDED):
         return f"{_ENDED[job.status]} at offset {job.cause}"
     return f"was submitted before and is {job.status.value}"
@@ -124,7 +124,7 @@ def _find_program_error(entry_point: EntryPoint) -> str | None:
 
 
 def _join_some(reasons: list[str]) -> str:
-    """As many reasons as people read: a graph may be wrong in more places than an answer can hold."""
+    """The first few reasons: a graph may have more errors than an answer can hold."""
     left = len(reasons) - _REASONS
     return "; ".join(reasons[:_REASONS]) + (f"; and {left} more" if left > 0 else "")
 
@@ -153,14 +153,14 @@ def on_job_graph_failed(
 def _reject(
     state: DispatcherState, record: Record, job: Job, reason: str, accepted: Job | None = None
 ) -> DispatcherState:
-    """A job that never was: its id is free again. `accepted`: as it is if a leader accepts it all the same."""
+    """Rejects a job; its id stays free. `accepted`: the job to restore if a leader accepts it nevertheless."""
     refusal = Rejection(job.requester, job.job_id, reason, job=accepted)
     state = replace(state, refusals=state.refusals.set(record.offset, refusal))
     return _forget_job(state, job, rejection_reason(job.job_id, reason))
 
 
 def _forget_job(state: DispatcherState, job: Job, why: str) -> DispatcherState:
-    """Who wanted to cancel it while it was built is told."""
+    """Removes a job, and answers clients that asked to cancel it while it was built."""
     refusals = state.refusals
     for offset, canceller in job.cancellers:
         refusals = refusals.set(offset, Rejection(canceller, job.job_id, why, RejectionKind.CANCELLATION))
@@ -168,7 +168,7 @@ def _forget_job(state: DispatcherState, job: Job, why: str) -> DispatcherState:
 
 
 def _restore_job(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
-    """With a job that would be refused here, where the log goes on as if it was not: a leader has accepted it."""
+    """Restores a job that this release would reject, if the log shows that a leader accepted it."""
     cause = record.header.cause
     refusal = None if cause is None else state.refusals.get(cause)
     if cause is None or refusal is None or refusal.job is None or refusal.job_id != job_id:
@@ -183,7 +183,7 @@ def _restore_job(state: DispatcherState, record: Record, job_id: str) -> Dispatc
 
 
 def _admit_built_job(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
-    """As `_restored`; and without the rejection that is owed for one that was cancelled while it waited."""
+    """As `_restore_job`; also drops the pending rejection of a job that was cancelled while it waited."""
     state = _restore_job(state, record, job_id)
     job = state.jobs.get(job_id)
     if job is None or not job.withdrawn:
@@ -192,7 +192,7 @@ def _admit_built_job(state: DispatcherState, record: Record, job_id: str) -> Dis
 
 
 def on_job_rejected(state: DispatcherState, record: Record, body: client.JobRejected) -> DispatcherState:
-    """A leader has rejected it: then it is no job, whatever would be said of it here."""
+    """A leader rejected the job: it is removed, whatever this release would decide."""
     state = _rejection_sent(state, record, body)
     job = state.jobs.get(body.job_id)
     if job is None or job.cause != record.header.cause or job.phase not in (Phase.BUILDING, Phase.ADMITTED):
@@ -230,7 +230,7 @@ def on_start_job(state: DispatcherState, record: Record, body: job_master.StartJ
 
 
 def _next_phase(job: Job) -> Phase:
-    """What comes when the JobMaster has heard of the job, or of its resumption."""
+    """The phase after the JobMaster has received the job, or its resumption."""
     if job.cancel:
         return Phase.CANCEL_REQUESTED
     return Phase.SUSPEND_REQUESTED if job.suspend else Phase.RUNNING
@@ -264,7 +264,8 @@ def _cancel_if_accepted(state: DispatcherState, record: Record, job_id: str) -> 
 
 
 def _withdraw(state: DispatcherState, job: Job) -> DispatcherState:
-    """A program that still waits is not built any more; one that is being built is cancelled when it is."""
+    """Cancels a job before its graph is built. A program that still waits is not built; one in progress is cancelled
+    when it is built."""
     if job.withdrawn or job.job_id in islice(state.building, MAX_INSTRUCTED_BUILDS):
         return state.put(job)
     refusal = Rejection(job.requester, job.job_id, CANCELLED_BEFORE_BUILT)
@@ -273,7 +274,7 @@ def _withdraw(state: DispatcherState, job: Job) -> DispatcherState:
 
 
 def request_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
-    """The job is to be cancelled, at once or when its JobMaster has it."""
+    """Requests the cancellation of a job, at once or when its JobMaster has it."""
     if job.cancel:
         return state
     if job.phase in (Phase.RUNNING, Phase.SUSPEND_REQUESTED, Phase.SUSPENDED):
@@ -283,7 +284,8 @@ def request_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherSt
 
 
 def request_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
-    """The job is to be suspended, at once or when its JobMaster has it; one that is to be cancelled is not."""
+    """Requests the suspension of a job, at once or when its JobMaster has it; a job that is to be cancelled stays so.
+    """
     if job.cancel or job.suspend:
         return state
     if job.phase is Phase.RUNNING:
@@ -292,12 +294,12 @@ def request_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherS
 
 
 def request_resume(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
-    """A job that is suspended is to go on."""
+    """Requests the resumption of a suspended job."""
     return state.put(job.transition(Phase.RESUME_REQUESTED, cause=cause))
 
 
 def _command_sent(phase: Phase) -> Step[DispatcherState]:
-    """The step of what is owed in a phase: the JobMaster has been told."""
+    """The step of a command that a phase requires: the JobMaster has been informed."""
 
     def step(
         state: DispatcherState,
@@ -347,7 +349,7 @@ def on_job_finished(state: DispatcherState, record: Record, body: client.JobFini
 
 
 def rejection_events(state: DispatcherState) -> list[tuple[tuple[int, str], OutgoingEvent]]:
-    """JobRejected, CancelJobRejected and CheckpointFailed, with what orders them."""
+    """JobRejected, CancelJobRejected and CheckpointFailed, each with its sort key."""
     owed = []
     for offset, refusal in state.refusals.items():
         answer = _ANSWERS[refusal.of]
@@ -366,7 +368,7 @@ _ANSWERS: Mapping[
 
 
 def outgoing_events(state: DispatcherState, job: Job) -> list[OutgoingEvent]:
-    """What is owed because of the job's phase."""
+    """The events that the job's phase requires."""
     job_master_address = address(JOB_MASTER, job.job_id)
     match job.phase:
         case Phase.ADMITTED | Phase.ACCEPTED:

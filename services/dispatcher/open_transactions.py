@@ -22,7 +22,7 @@ _TOLD_EVERY_S = 60.0
 
 
 class OpenTransactions:
-    """Of one topic. `clock` is in seconds, and never goes back."""
+    """Open transactions of one topic. `clock` is in seconds, and monotonic."""
 
     def __init__(self, admin: AdminClient, topic: str, clock: Callable[[], float]) -> None:
         self._admin = admin
@@ -33,8 +33,8 @@ class OpenTransactions:
         self._told: dict[int, float] = {}
 
     def check(self, partitions: int) -> list[tuple[int, int]]:
-        """(partition, offset) of transactions that have been open for long; tells people now and then. Nothing where
-        Kafka does not answer."""
+        """(partition, offset) of transactions that have been open for long; warns once in a while. Empty if Kafka does
+        not answer."""
         try:
             stable = self._ends(partitions, IsolationLevel.READ_COMMITTED)
             ends = self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
@@ -78,7 +78,7 @@ class OpenTransactions:
 
 
 def abort_command(topic: str, partition: int, offset: int) -> str:
-    """What a person runs to abort the transaction that begins there."""
+    """The command that aborts the transaction that begins there."""
     return (
         f"tailrace kafka-tools kafka-transactions abort --topic {topic} --partition {partition} "
         f"--start-offset {offset}"

@@ -34,7 +34,7 @@ class BuildJobGraph(Instruction, frozen=True):
 
 
 class RaiseFeatureLevel(Instruction, frozen=True):
-    """Have the cluster go by a level's rules, once the process that leads knows them."""
+    """Raise the cluster's feature level, if the leading process knows the level."""
 
     level: int
     cause: int

@@ -21,7 +21,7 @@ _NAMED = 10
 
 
 class DisposalResult(msgspec.Struct, frozen=True):
-    """What came of it: why the savepoint is still there, in a line, or None."""
+    """The result of a disposal: None, or in one line why the savepoint still exists."""
 
     failure: str | None = None
     left: tuple[str, ...] = ()
@@ -29,14 +29,14 @@ class DisposalResult(msgspec.Struct, frozen=True):
 
 
 class SavepointDisposer(Protocol):
-    """`dispose`, or what takes its place."""
+    """The signature of `dispose_savepoint`."""
 
     def __call__(self, path: str, *, may_be_gone: bool = False) -> DisposalResult: ...
 
 
 def dispose_savepoint(path: str, *, may_be_gone: bool = False) -> DisposalResult:
     """Deletes the savepoint of a directory. `may_be_gone`: an earlier leader may have deleted it for the same request,
-    so that nothing at its place is no failure."""
+    so a missing directory is no error."""
     try:
         if may_be_gone and not Storage.open(directory_of(path)).exists(""):
             return DisposalResult()

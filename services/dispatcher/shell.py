@@ -40,7 +40,7 @@ _log = logger(__name__)
 
 
 class DispatcherShell:
-    """Of one term. Runs programs in processes of their own: user code never enters the jobmanager."""
+    """The shell of one term. It runs programs in separate processes: user code never enters the jobmanager."""
 
     def __init__(
         self,
@@ -52,11 +52,9 @@ class DispatcherShell:
         dispose: SavepointDisposer = dispose_savepoint,
         inline: InlineLimit | None = None,
     ) -> None:
-        """`configuration` is what the cluster is to go by, as ConfigurationChanged has it; None: what the log says.
-
-        `blobs`: where programs' files are had from. `inline`: what of a graph becomes a blob, and how much of it may be
-        left. `elected`: the offset of the claim that began the term. `dispose` deletes the savepoint of a directory.
-        """
+        """`configuration`: the cluster's configuration for ConfigurationChanged; None: keep the log's. `blobs`: the
+        source of programs' files. `inline`: the limit of what stays in a graph. `elected`: the offset of the claim that
+        started the term. `dispose` deletes the savepoint of a directory."""
         self._say = say
         self._configuration = configuration
         self._configured = False
@@ -91,7 +89,7 @@ class DispatcherShell:
                     raise TypeError(f"the Dispatcher's shell does not know {instruction!r}")
 
     def _admit(self, state: DispatcherState) -> None:
-        """Once the configuration has been read back from the log: every job that is admitted here goes by it."""
+        """Starts admission once the configuration has been read back from the log: every job admitted here uses it."""
         admitted = AdmittedPositions(state.submissions_topic_id, state.positions)
         if self._admitting:
             self._submissions.follow(admitted)
@@ -166,7 +164,7 @@ class DispatcherShell:
         self._say(DISPATCHER, OutgoingEvent(DISPATCHER, body, instruction.cause))
 
     def _files(self, instruction: BuildJobGraph) -> dict[str, str]:
-        """The program's files that are blobs: key -> a local file. Raises BlobError."""
+        """The program's files that are blobs: key -> local file. Raises BlobError."""
         keys = file_keys(instruction.entry_point)
         if keys and self._blobs is None:
             raise BlobError(
@@ -193,6 +191,6 @@ class DispatcherShell:
 
 
 def _set_parallelism(graph: JobGraph, instruction: BuildJobGraph) -> JobGraph:
-    """With the key groups of what the job begins with, as far as that can be read from here."""
+    """The graph with the key groups of the savepoint that the job starts from, if it can be read here."""
     configuration = job_configuration(instruction.configuration, graph.configuration)
     return with_key_groups_at(instruction.savepoint_path or STATE_RECOVERY_PATH.of(configuration), graph)

@@ -57,7 +57,7 @@ def on_leader_elected(
 
 
 def outgoing_events(state: DispatcherState) -> list[OutgoingEvent]:
-    """ShutDownCluster to the ResourceManager, when no job is left that it would have to wait for."""
+    """ShutDownCluster to the ResourceManager, once no job is left to wait for."""
     ending = state.ending
     if ending is None or ending.passed_on or state.live:
         return []

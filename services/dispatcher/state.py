@@ -16,7 +16,8 @@ from ..core.time_index import FifoTimeIndex
 
 
 class Phase(StrEnum):
-    """How far the Dispatcher is with a job; each phase but RUNNING, SUSPENDED and ENDED owes something."""
+    """The phase of a job at the Dispatcher. Each phase but RUNNING, SUSPENDED and ENDED requires an event to be sent.
+    """
 
     BUILDING = "BUILDING"
     """An entry point's program is building its graph."""
@@ -65,7 +66,7 @@ NOT_LIVE = frozenset({Phase.SUSPENDED, Phase.ENDED})
 
 
 class IllegalTransition(Exception):
-    """A job can't go from one phase to another."""
+    """A job can't change from one phase to the other."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -109,7 +110,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class RejectionKind(StrEnum):
-    """What was asked for, and so which answer says that it can't be met."""
+    """The kind of the rejected request; it determines the answer."""
 
     SUBMISSION = "SUBMISSION"
     CANCELLATION = "CANCELLATION"
@@ -118,7 +119,7 @@ class RejectionKind(StrEnum):
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """An answer owed to a client whose request can't be met."""
+    """A pending answer to a client whose request was rejected."""
 
     recipient: str
     job_id: str
@@ -130,7 +131,7 @@ class Rejection(msgspec.Struct, frozen=True):
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """A checkpoint or savepoint that a client asks for and that the JobMaster is owed. `directory` is a URI."""
+    """A requested checkpoint or savepoint that is not passed on to the JobMaster yet. `directory` is a URI."""
 
     requester: str
     job_id: str
@@ -141,7 +142,7 @@ class Trigger(msgspec.Struct, frozen=True):
 
 
 class Disposal(msgspec.Struct, frozen=True):
-    """A savepoint that is to be deleted; once it is `done`, or can't be, the client is owed an answer."""
+    """A savepoint to delete. When it is `done`, or failed, the client gets an answer."""
 
     requester: str
     path: str
@@ -151,9 +152,9 @@ class Disposal(msgspec.Struct, frozen=True):
 
 
 class Shutdown(msgspec.Struct, frozen=True):
-    """The cluster is to end: `passed_on` once the ResourceManager knows, `over` once it has ended.
+    """A shutdown in progress: `passed_on` once the ResourceManager knows, `over` once the cluster has terminated.
 
-    It outlives the leader under which it was asked for: the next one goes on with it, unless it is over.
+    It outlives the leader that received the request: the next leader continues it, unless it is over.
     """
 
     reason: str
@@ -163,7 +164,7 @@ class Shutdown(msgspec.Struct, frozen=True):
 
 
 class FeatureLevelWanted(msgspec.Struct, frozen=True):
-    """A feature level that was asked for, and that no master that knows it has begun yet."""
+    """A requested feature level that no master has raised yet."""
 
     level: int
     cause: int
@@ -172,7 +173,8 @@ class FeatureLevelWanted(msgspec.Struct, frozen=True):
 
 
 class DispatcherState(msgspec.Struct, frozen=True):
-    """The whole of it. What follows `jobs` up to `suspended` indexes it, so that deciding costs what is owed."""
+    """The Dispatcher's state. The fields from `owing` to `suspended` are indexes of `jobs`, so that `decide` costs
+    O(events to send)."""
 
     jobs: Map[str, Job] = Map()
     owing: Map[str, int] = Map()
@@ -213,7 +215,7 @@ class DispatcherState(msgspec.Struct, frozen=True):
         )
 
     def without(self, job_id: str) -> DispatcherState:
-        """The state as if the job had never been."""
+        """The state without the job."""
         return replace(
             self,
             jobs=delete_key(self.jobs, job_id),
@@ -225,7 +227,7 @@ class DispatcherState(msgspec.Struct, frozen=True):
 
 
 def rejection_reason(job_id: str, reason: str) -> str:
-    """What a client hears that wanted to cancel a job which is rejected."""
+    """The reason for a client that wanted to cancel a rejected job."""
     return f"job {job_id} was rejected: {reason}"
 
 

@@ -20,14 +20,14 @@ _CLIENT = re.compile(r"client/[A-Za-z0-9_.-]{1,64}")
 
 
 class SubmissionSender(msgspec.Struct, frozen=True):
-    """The client of a submission, and the job that it asks for."""
+    """The client of a submission, and the requested job id."""
 
     client: str
     job_id: str
 
 
 def sender_of(value: bytes) -> SubmissionSender | None:
-    """None where the beginning of the bytes is no header of a client's request for a job."""
+    """The sender; None if the bytes do not start with the header of a client's request for a job."""
     if value.startswith(SINGLE_OBJECT):
         start = SINGLE_OBJECT_HEAD
     elif value.startswith(CONFLUENT):

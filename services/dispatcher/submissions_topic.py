@@ -21,33 +21,33 @@ from ...schemas.dispatcher import SubmissionsTopicChanged
 
 
 class AdmittedPositions(msgspec.Struct, frozen=True):
-    """How far the log has admitted submissions: the topic's id, and partition -> the next offset to admit."""
+    """The admitted positions in the log: the topic's id, and partition -> next offset to admit."""
 
     topic_id: str | None
     positions: Mapping[int, int]
 
 
 class SubmissionsTopic(msgspec.Struct, frozen=True):
-    """What Kafka has: the topic's id (None where brokers have none), and each partition's first and next offset."""
+    """The topic in Kafka: its id (None if brokers have none), and the first and next offset of each partition."""
 
     topic_id: str | None
     offsets: Sequence[tuple[int, int]]
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """For each partition, the next offset."""
+        """The next offset of each partition."""
         return tuple(end for _, end in self.offsets)
 
     @property
     def size(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return sum(end - first for first, end in self.offsets)
 
 
 def detect_change(
     name: str, admitted: AdmittedPositions, found: SubmissionsTopic
 ) -> SubmissionsTopicChanged | None:
-    """What the log has to say before submissions of the topic called `name` are admitted; None: nothing."""
+    """The event to append before submissions of the topic `name` are admitted; None: nothing changed."""
     if found.topic_id is None:
         return None
 

@@ -95,7 +95,7 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 class Submissions(msgspec.Struct, frozen=True):
-    """What is owed to TaskExecutors about Executions."""
+    """The Executions to submit and to cancel."""
 
     ready: DueIndex = DueIndex()
     """Executions that SubmitTask is owed for, from which time on; the value is the offset that made them ready."""
@@ -105,7 +105,7 @@ class Submissions(msgspec.Struct, frozen=True):
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """How many current Executions there are of a kind."""
+    """The number of current Executions of each kind."""
 
     scheduled: int = 0
     unfinished: int = 0
@@ -115,7 +115,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class TerminatedJob(msgspec.Struct, frozen=True):
-    """What is kept of a job that has ended and has nothing left to say or to demand."""
+    """What is kept of an ended job that has nothing left to send or to instruct."""
 
     name: str
     tasks: Map[ExecutionState, int]
@@ -136,7 +136,8 @@ class TerminatedJob(msgspec.Struct, frozen=True):
 
 
 class JobMasterState(msgspec.Struct, frozen=True):
-    """The whole of it. What follows `announcements` indexes what comes before, so that deciding costs what is owed."""
+    """The JobMaster's state. The fields behind `status_notifications` are indexes, so that `decide` costs O(events to
+    send)."""
 
     job_id: str
     graph: JobGraph | None = None
@@ -199,17 +200,17 @@ class JobMasterState(msgspec.Struct, frozen=True):
 
     @property
     def unfinished(self) -> int:
-        """Executions that a TaskExecutor was told to run and that have not ended."""
+        """The number of submitted Executions that have not ended."""
         return self.counts.unfinished
 
     @property
     def known(self) -> bool:
-        """Whether the job was ever started."""
+        """Whether the job was started."""
         return self.graph is not None or self.terminated is not None
 
     @property
     def required_slots(self) -> int:
-        """How many slots the job needs, or needed, at once."""
+        """The number of slots that the job needs at once."""
         return self.topology.required_slots if self.terminated is None else self.terminated.required_slots
 
     @property
@@ -230,7 +231,7 @@ class JobMasterState(msgspec.Struct, frozen=True):
         )
 
     def tasks(self) -> Mapping[ExecutionState, int]:
-        """How many ExecutionVertices are in which state, or ended in it."""
+        """The number of ExecutionVertices in each state."""
         if self.terminated is not None:
             return self.terminated.tasks
         return Counter(self.executions[each].state for each in self.current.values())

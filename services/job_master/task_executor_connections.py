@@ -26,7 +26,7 @@ _DONE: Final = Handshake.DONE
 
 
 def is_stale(state: JobMasterState, record: Record) -> bool:
-    """Whether a TaskExecutor says this without having read of its own loss."""
+    """Whether a TaskExecutor sent this before it read of its own loss."""
     sender, decided_at = record.header.sender, record.header.decided_at
     if decided_at is None or not state.lost:
         return False
@@ -35,7 +35,7 @@ def is_stale(state: JobMasterState, record: Record) -> bool:
 
 
 def connect(state: JobMasterState, connection: Connection) -> JobMasterState:
-    """Stores a connection, and what it owes."""
+    """Stores a connection, and maintains the index of pending answers."""
     resource_id = connection.resource_id
     owing = state.connections_owing
     if connection.registration is _OWED or connection.disconnect is _OWED:
@@ -141,14 +141,14 @@ def on_heartbeat_timed_out(
 
 
 def _drop(state: JobMasterState, resource_id: str, reason: str, record: Record) -> JobMasterState:
-    """No TaskExecutor of this name has anything of the job any more."""
+    """Forgets a TaskExecutor: nothing of the job is there any more."""
     state = failover.lose_slots(state, state.slots.at(resource_id), reason, record, alive=False)
     state = replace(_forget_answers(state, resource_id), slots=state.slots.forget(resource_id))
     return _disconnect(state, resource_id)
 
 
 def _forget_answers(state: JobMasterState, resource_id: str) -> JobMasterState:
-    """No answer to its offers is owed, and nothing about Executions that were submitted to it before."""
+    """Drops pending answers to its offers, and everything pending about Executions that were submitted to it."""
     answers = state.answers
     for offset, answer in state.answers.items():
         if answer.resource_id == resource_id:
@@ -180,7 +180,7 @@ def registration_answers(state: JobMasterState) -> list[OutgoingEvent]:
 
 
 def disconnect_events(state: JobMasterState) -> list[OutgoingEvent]:
-    """DisconnectJobManager, in the order of what led to it."""
+    """DisconnectJobManager, in the order of the causes."""
     return [
         OutgoingEvent(
             address(TASK_EXECUTOR, connection.resource_id),

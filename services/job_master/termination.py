@@ -38,7 +38,7 @@ _SHOWN = 100
 
 
 def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
-    """The job is in another state, which clients are to be told. Raises ValueError where it can't be."""
+    """The job with another status, which clients are informed of. Raises ValueError for an illegal transition."""
     announcement = StatusNotification(status, cause)
     return replace(
         state,
@@ -56,23 +56,24 @@ def fail_job(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
 
 
 def cancel_job(state: JobMasterState, cause: int) -> JobMasterState:
-    """The job is cancelled, also one that is suspended; one that is ending already goes on with that."""
+    """Cancels the job, also a suspended one. A job that is already ending continues to end."""
     if state.status in job_status.ACTIVE or state.status is JobStatus.SUSPENDED:
         return _begin_termination(replace(state, reason=None), JobStatus.CANCELLING, cause)
     return state
 
 
 def suspend_job(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
-    """The job pauses: its progress stays, and it may be resumed or cancelled; one that is ending goes on with that."""
+    """Suspends the job: it keeps its progress, and may be resumed or cancelled. A job that is already ending continues
+    to end."""
     if state.status not in job_status.ACTIVE or state.checkpoints.stopping:
         return state
     return _begin_termination(replace(state, reason=reason), JobStatus.SUSPENDED, cause)
 
 
 def finish_stopped_job(state: JobMasterState, savepoint: PendingCheckpoint, cause: int) -> JobMasterState:
-    """The savepoint that the job is to end with is complete: what has been lost meanwhile does not run again.
+    """The savepoint that the job ends with is complete: tasks that were lost meanwhile do not restart.
 
-    The others end when they are told so, and with the last of them the job does.
+    The others end when they are told to; with the last of them the job has finished.
     """
     counted = {
         vertex: bounded({**state.accumulators.get(vertex, {}), **each.state.accumulators})
@@ -92,11 +93,10 @@ def finish_stopped_job(state: JobMasterState, savepoint: PendingCheckpoint, caus
 
 
 def abandon_job(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
-    """The JobMaster could not say what it owes: the job ends at once, without waiting for its tasks.
+    """The JobMaster can't decide: the job ends at once, without waiting for its tasks.
 
-    Tasks are forgotten, and checkpoints that are under way are discarded; TaskExecutors cancel the tasks when they are
-    told to let the job go. If that can't be said either, a second call leaves only the job's end to be told, and what
-    is to be deleted.
+    Tasks are forgotten, and checkpoints in progress are discarded; TaskExecutors cancel the tasks when they are told to
+    release the job. If that can't be sent either, a second call keeps only the job's end and its cleanup.
     """
     if not state.known or is_quiescent(state):
         return state
@@ -139,12 +139,12 @@ def abandon_job(state: JobMasterState, reason: str, cause: int) -> JobMasterStat
 
 
 def can_resume(state: JobMasterState) -> bool:
-    """Whether the job is suspended, and the Dispatcher has been told."""
+    """Whether the job is suspended and the Dispatcher knows it."""
     return state.status is JobStatus.SUSPENDED and state.terminal_notification is _SAID
 
 
 def resume_job(state: JobMasterState, cause: int) -> JobMasterState:
-    """The job starts again: what had not finished goes on, attempts counted on, in new slots."""
+    """Restarts a suspended job: unfinished tasks continue in new slots, with the next attempt numbers."""
     state = replace(
         with_status(state, JobStatus.CREATED, cause),
         reason=None,
@@ -194,31 +194,31 @@ def finish_if_done(state: JobMasterState, cause: int) -> JobMasterState:
 
 
 def finish_suspended_stop(state: JobMasterState, cause: int) -> JobMasterState:
-    """A suspended job is to go on, but the savepoint that it was to end with was complete behind its pause."""
+    """Finishes a job that was suspended while it stopped, if the savepoint it was to end with is complete."""
     state = with_status(with_status(state, JobStatus.CREATED, cause), JobStatus.RUNNING, cause)
     return _terminate(replace(state, reason=None), JobStatus.FINISHED, cause)
 
 
 def disconnect_reason(state: JobMasterState) -> str:
-    """What a JobMaster says when it lets go of slots and TaskExecutors."""
+    """The reason that the JobMaster gives when it releases slots and TaskExecutors."""
     name = state.graph.name if state.graph else state.terminated.name if state.terminated else ""
     return f"Stopping JobMaster for job {name[:_SHOWN]}({state.job_id})."
 
 
 def is_quiescent(state: JobMasterState) -> bool:
-    """Whether the job has ended for good, and its JobMaster has nothing left to say or to demand."""
+    """Whether the job has ended, and its JobMaster has nothing left to send or to instruct."""
     return state.terminal_notification is _SAID and state.status in JOB_ENDS and not _has_outgoing(state)
 
 
 def compact_terminated(state: JobMasterState) -> JobMasterState:
-    """What is at rest keeps its summary; anything else is as it was."""
+    """Reduces a quiescent state to its summary; any other state is unchanged."""
     if state.terminal_notification is not _SAID or not is_quiescent(state):
         return state
     return _summary(state)
 
 
 def _summary(state: JobMasterState) -> JobMasterState:
-    """Nothing but what is kept of a job that is over."""
+    """What is kept of a job that has ended."""
     name = state.graph.name if state.graph else ""
     kept = (*state.checkpoints.savepoints, *cleanup.retained_of(state))
     ended = state.terminated or TerminatedJob(
@@ -241,7 +241,7 @@ def _summary(state: JobMasterState) -> JobMasterState:
 
 
 def _keep_final_events(state: JobMasterState, cause: int) -> JobMasterState:
-    """The summary of a job that has ended, with its end to be told where that was not said yet."""
+    """The summary of an ended job, with the report of its end if that was not sent yet."""
     # TaskExecutors free the job's slots, and cancel its tasks, when they hear that.
     parting = {
         resource_id: replace(

@@ -21,7 +21,7 @@ VertexKey = tuple[str, int]
 
 
 class SchedulingVertex(msgspec.Struct, frozen=True):
-    """A JobVertex as the scheduler sees it; `place` is its place in topological order."""
+    """A JobVertex for the scheduler. `place` is its position in topological order."""
 
     vertex_id: str
     name: str
@@ -47,7 +47,7 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
     @staticmethod
     @cache_per_graph
     def from_graph(graph: JobGraph) -> SchedulingTopology:
-        """Raises ValueError for a graph that `validation` would not let pass."""
+        """Raises ValueError for a graph that `validation` rejects."""
         plan = ExecutionGraph.attach("", graph)
         vertices = {
             vertex.vertex_id: SchedulingVertex(
@@ -73,14 +73,14 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
         return sorted(self.vertices.values(), key=lambda vertex: vertex.place)
 
     def slot_of(self, vertex: VertexKey) -> SlotKey:
-        """The slot that a subtask runs in: subtask i of each vertex of a group runs in slot i of the group."""
+        """The slot of a subtask: subtask i of each vertex of a group runs in slot i of the group."""
         vertex_id, index = vertex
         return self.vertices[vertex_id].group, index
 
     def profiles_of(self, slots: Iterable[SlotKey]) -> Mapping[SlotKey, ResourceProfile | None]:
-        """What all subtasks that will ever share each of the slots want together: UNKNOWN if one of them says nothing.
+        """The sum of the profiles of all subtasks that may share each of the slots; UNKNOWN if one of them has none.
 
-        Slots of a group differ only by how many of its vertices reach so far, so each vertex is added once.
+        Slots of a group differ only by how many of its vertices have so many subtasks, so each vertex is added once.
         """
         wanted: dict[str, list[int]] = {}
         for group, index in slots:

@@ -80,7 +80,7 @@ def on_stop_worker(
 
 
 def capacity(state: ResourceManagerState) -> int | None:
-    """How many slots there can be, once all workers that may be started are there; None: any number."""
+    """The number of slots when all workers that may be started are there; None: unlimited."""
     registered = state.slot_manager.slots.count
     options = state.options
     if options.mode is not _ACTIVE:
@@ -92,7 +92,7 @@ def capacity(state: ResourceManagerState) -> int | None:
 
 
 def worker_starts(state: ResourceManagerState, placed: Collection[str], now: Time) -> list[OutgoingEvent]:
-    """StartWorker for requests that wait and are not among those that are `placed` now."""
+    """StartWorker for pending requests that are not in `placed`."""
     count = _missing(state, placed)
     if not count or now < _retry(state):
         return []
@@ -114,7 +114,7 @@ def worker_starts(state: ResourceManagerState, placed: Collection[str], now: Tim
 
 
 def worker_stops(state: ResourceManagerState, used: Collection[str], now: Time) -> list[OutgoingEvent]:
-    """StopWorker for workers that have been idle for long, but for those that get something to do now."""
+    """StopWorker for workers that were idle for long and get no slot request now."""
     idle = state.slot_manager.slots.idle
     if not idle or state.options.mode is not _ACTIVE or state.ending is not None:
         return []
@@ -132,7 +132,7 @@ def worker_stops(state: ResourceManagerState, used: Collection[str], now: Time) 
 
 
 def deadlines(state: ResourceManagerState) -> list[Time]:
-    """When time alone will make `starts` or `stops` owe something."""
+    """The times at which `worker_starts` or `worker_stops` may return events without any new event."""
     if state.options.mode is not _ACTIVE or state.ending is not None:
         return []
     due = []
@@ -145,7 +145,7 @@ def deadlines(state: ResourceManagerState) -> list[Time]:
 
 
 def instructions(state: ResourceManagerState) -> list[Instruction]:
-    """StartWorkerProcess until the driver has said what came of it, StopWorkerProcess until the process has ended."""
+    """StartWorkerProcess until the driver has reported the result, StopWorkerProcess until the process has ended."""
     pool = state.pool
     demanded: list[tuple[int, str, Instruction]] = []
     for resource_id, cause in pool.requested.items():
@@ -158,7 +158,7 @@ def instructions(state: ResourceManagerState) -> list[Instruction]:
 
 
 def _missing(state: ResourceManagerState, placed: Collection[str]) -> int:
-    """How many workers are to be started now."""
+    """The number of workers to start now."""
     options, pool, manager = state.options, state.pool, state.slot_manager
     if options.mode is not _ACTIVE or state.ending is not None:
         return 0

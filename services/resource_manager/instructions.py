@@ -6,7 +6,7 @@ from ..core.role import Instruction
 
 
 class StartWorkerProcess(Instruction, frozen=True):
-    """Start a TaskExecutor under this resource id; WorkerStarted or WorkerLost says what came of it."""
+    """Start a TaskExecutor under this resource id. WorkerStarted or WorkerLost reports the result."""
 
     resource_id: str
     number_of_slots: int
@@ -18,7 +18,7 @@ class StartWorkerProcess(Instruction, frozen=True):
 
 
 class StopWorkerProcess(Instruction, frozen=True):
-    """End the process of a worker; WorkerLost (with `exited`) says that it has ended."""
+    """End the process of a worker. WorkerLost (with `exited`) reports its end."""
 
     resource_id: str
     reason: str

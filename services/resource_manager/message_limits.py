@@ -34,7 +34,7 @@ _REPORTS: Final = (
 
 
 def find_error(body: Body) -> str | None:
-    """What in an event is larger than it may be; None where nothing is."""
+    """What exceeds a limit in an event; None if nothing does."""
     if not isinstance(body, _REPORTS):
         return None
     slots = getattr(body, "slots", ())
@@ -47,7 +47,7 @@ def find_error(body: Body) -> str | None:
 
 
 def _longest(value: Any) -> int:
-    """Characters of the longest text in a value."""
+    """The number of characters of the longest text in a value."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, msgspec.Struct):

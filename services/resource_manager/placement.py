@@ -23,7 +23,7 @@ _Rank = tuple[float, int, str]
 
 
 class Placement(StrEnum):
-    """Where requests go."""
+    """The policy of slot placement."""
 
     PACK = "pack"
     SPREAD = "spread"
@@ -59,7 +59,7 @@ def place(
 
 
 class _FreeSlots:
-    """What is free while slots are handed out: a heap of TaskExecutors for each profile that is asked for."""
+    """The free slots during a placement: a heap of TaskExecutors for each requested profile."""
 
     def __init__(self, slots: RegisteredSlots, placement: Placement) -> None:
         self._slots = slots
@@ -72,7 +72,7 @@ class _FreeSlots:
         self._heaps: dict[ProfileKey, list[_Rank]] = {}
 
     def fits(self, request: SlotRequest) -> bool:
-        """Whether a slot for such a request may be left; prepares for `take`."""
+        """Whether a slot for such a request may be free; prepares for `take`."""
         key = request.key
         if key not in self._heaps:
             slots = self._slots
@@ -87,7 +87,7 @@ class _FreeSlots:
         return bool(self._heaps[key])
 
     def take(self, key: ProfileKey) -> tuple[SlotKey, str] | None:
-        """A slot for a request with this profile, and why that one."""
+        """Takes a slot for a request with this profile; returns it with the reason of the choice."""
         heap = self._heaps[key]
         while heap:
             rank = heapq.heappop(heap)

@@ -37,19 +37,19 @@ class WorkerSlots(msgspec.Struct, frozen=True):
 
     @property
     def idle(self) -> bool:
-        """Whether all of them are free."""
+        """Whether all slots are free."""
         return len(self.free) == len(self.slots)
 
 
 class RegisteredProfile(msgspec.Struct, frozen=True):
-    """How many slots offer a profile."""
+    """The number of slots with a profile."""
 
     profile: ResourceProfile
     count: int
 
 
 class RegisteredSlots(msgspec.Struct, frozen=True):
-    """All of them; what follows `workers` indexes it."""
+    """The slots of all TaskExecutors. The fields behind `workers` are indexes."""
 
     workers: Map[str, WorkerSlots] = Map()
     profiles: Map[ProfileKey, RegisteredProfile] = Map()
@@ -81,7 +81,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
             yield from self.slots_of(resource_id)
 
     def put(self, key: SlotKey, slot: TaskManagerSlot, time: int) -> RegisteredSlots:
-        """With a slot that is registered in another state; its profile is the same."""
+        """With a changed state of a registered slot; its profile stays."""
         resource_id, number = key
         before = self.workers[resource_id]
         was_free = before.slots[number].state is _FREE
@@ -142,7 +142,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         )
 
     def without(self, resource_id: str, time: int) -> RegisteredSlots:
-        """The TaskExecutor and its slots are gone."""
+        """Without the TaskExecutor and its slots."""
         worker = self.workers.get(resource_id)
         if worker is None:
             return self
@@ -164,7 +164,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         )
 
     def withdraw(self, resource_id: str) -> RegisteredSlots:
-        """The TaskExecutor's slots are not given away until it has reported them again."""
+        """Allocates no slot of the TaskExecutor until it has reported its slots again."""
         worker = self.workers.get(resource_id)
         if worker is None or worker.withdrawn:
             return self

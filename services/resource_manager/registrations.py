@@ -37,7 +37,7 @@ def on_job_manager_registration_success(
 def on_disconnect_job_manager(
     state: ResourceManagerState, record: Record, body: resource_manager.DisconnectJobManager
 ) -> ResourceManagerState:
-    """Its open requests are forgotten; slots that it holds still are free when their TaskExecutors say so."""
+    """Forgets the job's open requests. Its slots become free when their TaskExecutors report it."""
     job_id = body.job_id
     if job_id not in state.job_masters:
         return state

@@ -19,7 +19,7 @@ from ..blobs.library_cache import BlobLibraryCacheManager
 
 
 class BlobStager:
-    """For any number of threads. Without a library cache, whatever needs a blob fails."""
+    """Thread-safe. Without a library cache, every deployment that needs a blob fails."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class BlobStager:
         deploy: Callable[[VertexDeployment], None],
         failed: Callable[[str, str], None],
     ) -> None:
-        """`failed` is told (execution attempt id, reason) of what can't be deployed."""
+        """`failed` is called with (execution attempt id, reason) if an attempt can't be deployed."""
         self._manager = manager
         self._deploy = deploy
         self._failed = failed
@@ -35,12 +35,12 @@ class BlobStager:
         self._waiting: dict[str, str] = {}
 
     def waiting(self) -> frozenset[str]:
-        """The attempts whose blobs are on their way."""
+        """The attempts whose blobs are being fetched."""
         with self._lock:
             return frozenset(self._waiting)
 
     def deploy(self, deployment: VertexDeployment) -> None:
-        """Deploys when all blobs that it needs are here; returns at once."""
+        """Deploys when all needed blobs are here; returns at once."""
         graph = deployment.job_graph
         files, code = file_keys(graph), code_keys(graph, deployment.vertex_id)
         if not files and not code:
@@ -56,17 +56,17 @@ class BlobStager:
         fetching.start()
 
     def cancel(self, execution_attempt_id: str) -> None:
-        """An attempt is not wanted any more: if it was not deployed yet, it will not be."""
+        """Cancels an attempt: if it is not deployed yet, it never will be."""
         with self._lock:
             self._waiting.pop(execution_attempt_id, None)
 
     def ended(self, job_id: str, execution_attempt_id: str) -> None:
-        """An attempt needs nothing any more."""
+        """The attempt has ended and needs no blobs any more."""
         if self._manager is not None:
             self._manager.unregister_task(job_id, execution_attempt_id)
 
     def close(self) -> None:
-        """What is not deployed yet will not be."""
+        """Attempts that are not deployed yet never will be."""
         with self._lock:
             self._waiting.clear()
         if self._manager is not None:

@@ -120,7 +120,7 @@ def _remove_unanswered(state: TaskExecutorState, key: tuple[str, int], attempt: 
 
 
 def forget_task(state: TaskExecutorState, job_id: str, attempt: str) -> TaskExecutorState:
-    """Nothing more is expected of a task, nor told to it."""
+    """Removes a task from all checkpoints."""
     for key in state.triggers:
         if key[0] == job_id:
             state = _remove_unanswered(state, key, attempt)
@@ -128,14 +128,14 @@ def forget_task(state: TaskExecutorState, job_id: str, attempt: str) -> TaskExec
 
 
 def forget_job(state: TaskExecutorState, job_id: str) -> TaskExecutorState:
-    """The job has nothing here any more."""
+    """Removes all checkpoints of a job."""
     if job_id not in state.checkpoint_ends:
         return state
     return replace(state, checkpoint_ends=state.checkpoint_ends.delete(job_id))
 
 
 def forget_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
-    """A new process: its tasks have no part in any checkpoint that has begun, and what was to stop has ended."""
+    """A new process: its tasks take part in no earlier checkpoint, and tasks that were to stop have ended."""
     for attempt, task in sorted(state.tasks.items()):
         if task.stopped_by_savepoint is not None:
             state = cancel_task(state, attempt, cause)
@@ -143,7 +143,7 @@ def forget_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
 
 
 def decline_events(state: TaskExecutorState) -> list[OutgoingEvent]:
-    """DeclineCheckpoint for Executions that don't run, in the order in which they were to begin."""
+    """DeclineCheckpoint for Executions that don't run, in the order of their triggers."""
     return [
         OutgoingEvent(
             address(JOB_MASTER, failure.job_id),
@@ -162,7 +162,7 @@ def decline_events(state: TaskExecutorState) -> list[OutgoingEvent]:
 
 
 def instructions(state: TaskExecutorState) -> list[Instruction]:
-    """What tasks are told of checkpoints, in the order in which it was said."""
+    """TriggerTasks, ConfirmTasks and AbortTasks, in the order of their causes."""
     found: list[tuple[int, Instruction]] = []
     for (job_id, checkpoint_id), trigger in state.triggers.items():
         instruction = TriggerTasks(

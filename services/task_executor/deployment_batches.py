@@ -24,7 +24,7 @@ def is_known(connection: JobConnection, body: task_executor.SubmitTask) -> bool:
 def add_task(
     state: TaskExecutorState, record: Record, body: task_executor.SubmitTask, *, runnable: bool
 ) -> TaskExecutorState:
-    """One more of a deployment is here. `runnable`: not if it has no slot."""
+    """One more subtask of a deployment has arrived. It is not `runnable` without a slot."""
     connection = state.jobs.get(body.job_id)
     if connection is None:
         # The job has no slot here: none of the deployment can run.
@@ -44,7 +44,7 @@ def add_task(
 
 
 def remove_task(state: TaskExecutorState, task: Task) -> TaskExecutorState:
-    """The task has ended, or is to end: it is not to be run."""
+    """The task has ended, or is to end: it must not run."""
     connection = state.jobs.get(task.job_id)
     deployment = None if connection is None else connection.deployments.get(task.deployment_id)
     if connection is None or deployment is None or task.execution_attempt_id not in deployment.runnable:
@@ -54,7 +54,7 @@ def remove_task(state: TaskExecutorState, task: Task) -> TaskExecutorState:
 
 
 def run_instructions(state: TaskExecutorState) -> Sequence[RunTasks]:
-    """Every deployment that is complete and has something to run, in the order in which they came."""
+    """RunTasks for each complete deployment with runnable subtasks, in the order of arrival."""
     found = [
         (
             deployment.cause,

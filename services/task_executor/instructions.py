@@ -12,7 +12,7 @@ from .state import (
 
 
 class RunTasks(Instruction, frozen=True):
-    """Run these subtasks of one vertex; they were deployed together and share a query."""
+    """Run these subtasks of one vertex. They were deployed together and share a query."""
 
     deployment_id: str
     job_id: str
@@ -28,12 +28,12 @@ class RunTasks(Instruction, frozen=True):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Those that are to run, in the order in which they were submitted."""
+        """The subtasks to run, in the order of their submissions."""
         return tuple(sorted((self.known[each] for each in self.attempts), key=lambda task: task.cause))
 
 
 class StopTask(Instruction, frozen=True):
-    """Cancel a task; the event that it has ended is what removes this instruction."""
+    """Cancel a task. The event of its end removes this instruction."""
 
     execution_attempt_id: str
     job_id: str
@@ -45,9 +45,8 @@ class StopTask(Instruction, frozen=True):
 
 
 class TriggerTasks(Instruction, frozen=True):
-    """Begin a checkpoint in these tasks. What removes this is what each of them says: AcknowledgeCheckpoint,
-    DeclineCheckpoint, or that it has ended; or the end of the checkpoint.
-    """
+    """Trigger a checkpoint in these tasks. It is removed when each task has acknowledged, declined or ended, or when
+    the checkpoint is over."""
 
     job_id: str
     checkpoint_id: int
@@ -63,9 +62,8 @@ class TriggerTasks(Instruction, frozen=True):
 
 
 class ConfirmTasks(Instruction, frozen=True):
-    """Tell these tasks that a checkpoint is complete. Nothing answers it: it stands until something newer is said of
-    the job's checkpoints, so it may reach tasks that have ended, or that know nothing of it.
-    """
+    """Tell these tasks that a checkpoint is complete. No event answers it: it stays until a newer notification of the
+    job's checkpoints, so it may reach tasks that have ended or do not know the checkpoint."""
 
     job_id: str
     checkpoint_id: int
@@ -78,7 +76,7 @@ class ConfirmTasks(Instruction, frozen=True):
 
 
 class AbortTasks(Instruction, frozen=True):
-    """Tell these tasks that a checkpoint will not be completed; as ConfirmTasks."""
+    """Tell these tasks that a checkpoint is aborted; removed like ConfirmTasks."""
 
     job_id: str
     checkpoint_id: int

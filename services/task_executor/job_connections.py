@@ -22,7 +22,7 @@ from .task_slot_table import TaskSlotState
 
 
 def reconnect(state: TaskExecutorState, connection: JobConnection, cause: int) -> TaskExecutorState:
-    """The JobMaster may not know this TaskExecutor any more: it is greeted and offered slots once more."""
+    """Registers and offers slots again: the JobMaster may have forgotten this TaskExecutor."""
     allocated = [
         slot.allocation_id or ""
         for slot in state.slots.slots_of_job(connection.job_id)

@@ -22,7 +22,7 @@ from .task_slot_table import MAX_SLOTS
 
 
 def register_again(state: TaskExecutorState, cause: int) -> TaskExecutorState:
-    """The registration is void. RegisterTaskExecutor is owed once more, unless the TaskExecutor leaves anyway."""
+    """The registration is void: sends RegisterTaskExecutor again, unless the TaskExecutor is leaving."""
     if state.registration is None:
         return state
     registration = replace(
@@ -104,7 +104,7 @@ def slot_report_events(state: TaskExecutorState) -> list[OutgoingEvent]:
 
 
 def registration_events(state: TaskExecutorState) -> list[OutgoingEvent]:
-    """RegisterTaskExecutor, where the ResourceManager has lost sight of this TaskExecutor."""
+    """RegisterTaskExecutor, if the ResourceManager has lost this TaskExecutor."""
     registration = state.registration
     if registration is None or not registration.owed or state.leaving is not None:
         return []
@@ -112,7 +112,7 @@ def registration_events(state: TaskExecutorState) -> list[OutgoingEvent]:
 
 
 def disconnect_events(state: TaskExecutorState) -> list[OutgoingEvent]:
-    """DisconnectTaskManager, when a TaskExecutor that was told to leave has nothing left to run."""
+    """DisconnectTaskManager, when a TaskExecutor that is to leave runs nothing any more."""
     if state.leaving is None or state.left or state.tasks:
         return []
     body = resource_manager.DisconnectTaskManager(resource_id=state.resource_id, reason=state.leaving)

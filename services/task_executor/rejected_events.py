@@ -12,7 +12,7 @@ from ...schemas.types import ExecutionState
 
 
 def substitute_event(body: Body, reason: str) -> Body | None:
-    """What is said instead of an event that can't be written; None where there is nothing."""
+    """The replacement of an event that can't be written; None if there is none."""
     why = f"what it had to say can't be written into the log: {reason}"
     match body:
         case job_master.AcknowledgeCheckpoint():

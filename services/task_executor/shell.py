@@ -40,7 +40,7 @@ _NONE: Mapping[str, float] = MappingProxyType({})
 
 
 class Runtime(Protocol):
-    """What the shell needs of pipelines.runtime.TaskRuntime; see there."""
+    """The part of pipelines.runtime.TaskRuntime that the shell uses."""
 
     def jvm_heap_bytes(self) -> int: ...
 
@@ -64,10 +64,9 @@ class Runtime(Protocol):
 
 
 class TaskExecutorShell:
-    """Obeys instructions; `reported`, `acknowledged` and `declined` are what the runtime calls, from its own threads.
+    """Performs instructions. The runtime calls `reported`, `acknowledged` and `declined` from its own threads.
 
-    `follow` is told of each state, on the host's thread: heartbeats take from it what they send and wait for. `blobs`:
-    where tasks have what travels as blobs from.
+    `follow` receives each state on the host's thread: heartbeats read from it. `blobs`: the source of tasks' blobs.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class TaskExecutorShell:
 
     @property
     def registered(self) -> bool:
-        """Whether the TaskExecutor has asked for its registration."""
+        """Whether the TaskExecutor has sent its registration."""
         return self._runtime is not None
 
     def register(
@@ -103,7 +102,7 @@ class TaskExecutorShell:
         process_address: str,
         cause: int | None = None,
     ) -> None:
-        """The runtime is up: the TaskExecutor asks for its registration. `cause`: the offset of its own claim."""
+        """The runtime is up: sends the registration. `cause`: the offset of the TaskExecutor's own claim."""
         self._runtime = runtime
         cores = os.cpu_count() or 1
         hardware = HardwareDescription(
@@ -125,7 +124,7 @@ class TaskExecutorShell:
         self._say(self._address, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 
     def running(self, state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
-        """What the runtime really has, and what it is still to be given; from any thread."""
+        """The attempts in the runtime, and those still to be passed to it; from any thread."""
         # In this order: one whose blobs have come is in both, not in neither.
         attempts: dict[str, Mapping[str, float]] = {each: {} for each in self._libraries.waiting()}
         measured: Mapping[str, Mapping[str, float]] = {}
@@ -148,7 +147,7 @@ class TaskExecutorShell:
                 yield AccumulatorSnapshot(job_id=task.job_id, execution_attempt_id=attempt)
 
     def retire(self, role_address: str) -> None:
-        """Another process has this one's resource id: it ends, and its tasks with it."""
+        """Another process has this resource id: this one ends, and its tasks with it."""
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._perform(instructions)
@@ -194,10 +193,8 @@ class TaskExecutorShell:
         accumulators: Mapping[str, float] = _NONE,
         progress_lost: bool = False,
     ) -> None:
-        """A task has changed its state; `accumulators` are what its subtask has counted and committed, at an end.
-
-        `progress_lost`: it failed because what it was to go on from is gone.
-        """
+        """A task has changed its state. `accumulators`: what its subtask has counted and committed, at its end.
+        `progress_lost`: it failed because the data that it should continue from is gone."""
         job_id, cause = self._jobs[execution_attempt_id]
         if state in EXECUTION_ENDS:
             del self._jobs[execution_attempt_id]
@@ -219,7 +216,7 @@ class TaskExecutorShell:
         state: SubtaskState,
         metrics: CheckpointMetrics,
     ) -> None:
-        """A task's part of a checkpoint is in storage."""
+        """A task's snapshot for a checkpoint is in storage."""
         self._emit_states(
             execution_attempt_id,
             checkpoint_id,
@@ -233,7 +230,7 @@ class TaskExecutorShell:
         )
 
     def declined(self, execution_attempt_id: str, checkpoint_id: int, reason: str) -> None:
-        """A task has no part in a checkpoint."""
+        """A task declines a checkpoint."""
         self._emit_states(
             execution_attempt_id,
             checkpoint_id,

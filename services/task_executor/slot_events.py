@@ -128,9 +128,9 @@ def on_disconnect_job_manager(
 
 
 def outgoing_events(state: TaskExecutorState) -> list[OutgoingEvent]:
-    """What the ResourceManager is to know of slots: given, refused and freed, in the order in which it happened.
+    """The reports about slots to the ResourceManager: accepted, rejected, available, in their order.
 
-    One that has not answered the registration yet is told afterwards.
+    A ResourceManager that has not answered the registration yet gets them afterwards.
     """
     if state.registration is None or state.registration.instance_id is None:
         return []
@@ -157,7 +157,7 @@ def slot_request_answers(state: TaskExecutorState) -> list[OutgoingEvent]:
 
 
 def deadline(state: TaskExecutorState) -> Time | None:
-    """When the slot that has waited longest for its JobMaster is given up."""
+    """When the slot that has waited longest for its JobMaster is freed."""
     oldest = state.slots.waiting.first
     if oldest is None or state.registration is None:
         return None
@@ -165,7 +165,7 @@ def deadline(state: TaskExecutorState) -> Time | None:
 
 
 def failure_events(state: TaskExecutorState, now: Time) -> list[OutgoingEvent]:
-    """FailSlot for every slot that was taken from a JobMaster, or that none has taken in time."""
+    """FailSlot for each slot that was revoked, or that no JobMaster accepted in time."""
     owed = [
         (failure.cause, allocation_id, failure.job_id, failure.reason)
         for allocation_id, failure in state.failed_slots.items()

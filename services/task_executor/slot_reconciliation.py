@@ -10,9 +10,9 @@ from .task_slot_table import TaskSlotState
 def slot_contradictions(
     state: TaskExecutorState, heartbeat: task_executor.HeartbeatFromJobManager
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(missing, surplus): allocations that only the JobMaster believes in, and that only the TaskExecutor holds.
+    """(missing, surplus): allocations that only the JobMaster knows, and allocations that only the TaskExecutor holds.
 
-    Nothing contradicts that the JobMaster may not have read yet, nor a slot that it has not taken yet.
+    An event that the JobMaster may not have read yet, or a slot that it has not accepted yet, is no contradiction.
     """
     if heartbeat.position < state.slots_changed:
         return (), ()

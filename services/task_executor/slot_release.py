@@ -10,7 +10,7 @@ from .state import Failure, FreedSlot, TaskExecutorState, connect
 
 
 def cancel_task(state: TaskExecutorState, execution_attempt_id: str, cause: int) -> TaskExecutorState:
-    """The task is to end; one that has ended, or is ending, stays as it is."""
+    """Cancels a task. A task that has ended, or is ending, is unchanged."""
     task = state.tasks.get(execution_attempt_id)
     if task is None or task.state is ExecutionState.CANCELING:
         return state
@@ -22,7 +22,7 @@ def cancel_task(state: TaskExecutorState, execution_attempt_id: str, cause: int)
 
 
 def release_slot(state: TaskExecutorState, allocation_id: str, cause: int) -> TaskExecutorState:
-    """The slot is not needed any more: its tasks are cancelled, and it is free when they have ended."""
+    """Releases a slot: its tasks are cancelled, and it is free when they have ended."""
     slot = state.slots.by_allocation(allocation_id)
     if slot is None or not slot.held:
         return state
@@ -37,7 +37,7 @@ def release_slot(state: TaskExecutorState, allocation_id: str, cause: int) -> Ta
 
 
 def revoke_slot(state: TaskExecutorState, allocation_id: str, reason: str, cause: int) -> TaskExecutorState:
-    """Releases a slot that its JobMaster has not given back, and may hold or wait for: it is owed FailSlot."""
+    """Releases a slot that its JobMaster has not given back, and sends FailSlot to the JobMaster."""
     slot = state.slots.by_allocation(allocation_id)
     if slot is None or not slot.held:
         return state
@@ -47,7 +47,7 @@ def revoke_slot(state: TaskExecutorState, allocation_id: str, reason: str, cause
 
 
 def free_if_empty(state: TaskExecutorState, allocation_id: str, cause: int) -> TaskExecutorState:
-    """Frees a slot that is being released and has no task left."""
+    """Frees a slot in RELEASING that has no task left."""
     slot = state.slots.by_allocation(allocation_id)
     slots = state.slots.free_if_empty(allocation_id)
     if slot is None or slots is state.slots:
@@ -59,10 +59,10 @@ def free_if_empty(state: TaskExecutorState, allocation_id: str, cause: int) -> T
 
 
 def reset_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
-    """Nobody counts on this TaskExecutor any more: all its tasks are to end, all its slots are free when they have.
+    """Ends all tasks and frees all slots: nobody relies on this TaskExecutor any more.
 
-    Nobody waits for what it owes, either. Slots without tasks are free at once, and nobody is notified: who comes to
-    know this TaskExecutor again gets a slot report.
+    Pending answers are dropped. Slots without tasks are free at once, and no notification is sent: the next
+    registration reports all slots.
     """
     state = TaskExecutorState(
         resource_id=state.resource_id,

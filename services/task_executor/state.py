@@ -13,7 +13,8 @@ from .task_slot_table import TaskSlotTable
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """At the ResourceManager: `instance_id` is None until it answered, `reported` says whether it has the slots."""
+    """The registration at the ResourceManager. `instance_id` is None until the answer; `reported`: the slot report was
+    sent."""
 
     is_sent: resource_manager.RegisterTaskExecutor
     """As the process said it at its start; said again where the ResourceManager has lost sight of it."""
@@ -26,9 +27,9 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """Subtasks of one vertex that come together and share a query.
+    """Subtasks of one vertex that are deployed together and share a query.
 
-    It is complete when as many have `arrived` as it is to have, whatever became of them.
+    It is complete when `size` subtasks have `arrived`, whatever happened to them.
     """
 
     vertex_id: str
@@ -45,7 +46,7 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 class JobConnection(msgspec.Struct, frozen=True):
-    """A job that has slots here. `graph` is None until its JobMaster answered for the first time."""
+    """A job with slots here. `graph` is None until its JobMaster has answered once."""
 
     job_id: str
     cause: int
@@ -88,7 +89,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class SlotAnswer(msgspec.Struct, frozen=True):
-    """SlotRequestAccepted (no reason) or SlotRequestRejected is owed."""
+    """A pending SlotRequestAccepted (no reason) or SlotRequestRejected."""
 
     allocation_id: str
     slot_number: int
@@ -96,7 +97,7 @@ class SlotAnswer(msgspec.Struct, frozen=True):
 
 
 class FreedSlot(msgspec.Struct, frozen=True):
-    """NotifySlotAvailable is owed."""
+    """A pending NotifySlotAvailable."""
 
     slot_number: int
     allocation_id: str
@@ -104,7 +105,7 @@ class FreedSlot(msgspec.Struct, frozen=True):
 
 
 class CheckpointTrigger(msgspec.Struct, frozen=True):
-    """A checkpoint is to begin in these tasks; those that are `unanswered` have not said what became of it."""
+    """A checkpoint to trigger in these tasks; those in `unanswered` have not reported a result."""
 
     attempts: tuple[str, ...]
     unanswered: frozenset[str]
@@ -114,7 +115,7 @@ class CheckpointTrigger(msgspec.Struct, frozen=True):
 
 
 class CheckpointEnd(msgspec.Struct, frozen=True):
-    """Tasks are told that a checkpoint was completed, or that it will not be."""
+    """A pending notification to tasks: the checkpoint was completed or aborted."""
 
     checkpoint_id: int
     attempts: tuple[str, ...]
@@ -123,7 +124,7 @@ class CheckpointEnd(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A job's JobMaster is owed the news that a slot, or a task that it submitted, is none."""
+    """A pending report to a JobMaster: a slot, or a submitted task, failed."""
 
     job_id: str
     reason: str
@@ -131,7 +132,8 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class TaskExecutorState(msgspec.Struct, frozen=True):
-    """The whole of it. From `slot_answers` on: what is owed or demanded, so that deciding costs no more than that."""
+    """The TaskExecutor's state. The fields from `slot_answers` on are pending events and instructions, so that `decide`
+    costs no more than those."""
 
     resource_id: str
     registration: Registration | None = None
@@ -169,7 +171,7 @@ class TaskExecutorState(msgspec.Struct, frozen=True):
 
 
 def connect(state: TaskExecutorState, connection: JobConnection) -> TaskExecutorState:
-    """Stores a connection, and whether something is owed to its JobMaster."""
+    """Stores a connection, and maintains the index of connections with pending events."""
     job_id = connection.job_id
     owing = state.jobs_owing
     if (

@@ -61,7 +61,7 @@ class TaskSlot(msgspec.Struct, frozen=True):
 
     @property
     def held(self) -> bool:
-        """Whether the slot is a job's to use."""
+        """Whether a job may use the slot."""
         return self.state in (TaskSlotState.ALLOCATED, TaskSlotState.ACTIVE)
 
 
@@ -75,7 +75,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
     """Slots that are ALLOCATED and known to be so at the ResourceManager."""
 
     def with_size(self, count: int, profile: ResourceProfile) -> TaskSlotTable:
-        """The table with slots 0 to count - 1, of this profile; what is allocated stays as it is."""
+        """The table with slots 0 to count - 1 of this profile; allocated slots are unchanged."""
         slots = self.slots
         for number in range(count):
             if number not in slots or slots[number].state is TaskSlotState.FREE:
@@ -86,7 +86,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         return replace(self, slots=slots)
 
     def by_allocation(self, allocation_id: str) -> TaskSlot | None:
-        """The slot that the allocation has."""
+        """The slot of the allocation."""
         number = self.allocated.get(allocation_id)
         return None if number is None else self.slots[number]
 
@@ -96,7 +96,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         return [self.slots[number] for number in numbers]
 
     def allocate(self, number: int, job_id: str, allocation_id: str) -> TaskSlotTable | None:
-        """The slot is held for the job; None if it can't be, because it is unknown or not free."""
+        """Allocates the slot for the job; None if the slot is unknown or not free."""
         slot = self.slots.get(number)
         if slot is None or slot.state is not TaskSlotState.FREE:
             return None
@@ -108,14 +108,14 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         )
 
     def wait(self, allocation_id: str, now: Time) -> TaskSlotTable:
-        """An ALLOCATED slot waits for its JobMaster from now on, or goes on waiting."""
+        """An ALLOCATED slot waits for its JobMaster from now on."""
         slot = self.by_allocation(allocation_id)
         if slot is None or slot.state is not TaskSlotState.ALLOCATED:
             return self
         return replace(self, waiting=self.waiting.add(allocation_id, now))
 
     def activate(self, allocation_id: str) -> TaskSlotTable:
-        """The JobMaster has taken the slot; one that is not ALLOCATED stays."""
+        """The JobMaster has accepted the slot. A slot that is not ALLOCATED is unchanged."""
         slot = self.by_allocation(allocation_id)
         if slot is None or slot.state is not TaskSlotState.ALLOCATED:
             return self
@@ -124,7 +124,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         )
 
     def add_task(self, allocation_id: str, execution_attempt_id: str) -> TaskSlotTable | None:
-        """A task runs in the slot; None if the slot is not held under this allocation."""
+        """Adds a task to the slot; None if the slot is not held under this allocation."""
         slot = self.by_allocation(allocation_id)
         if slot is None or not slot.held:
             return None
@@ -136,7 +136,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         return self if slot is None else self._put(replace(slot, tasks=slot.tasks - {execution_attempt_id}))
 
     def release(self, allocation_id: str) -> TaskSlotTable:
-        """The slot is to be free as soon as nothing runs in it; see `vacate`."""
+        """The slot becomes free as soon as nothing runs in it; see `free_if_empty`."""
         slot = self.by_allocation(allocation_id)
         if slot is None or not slot.held:
             return self
@@ -158,7 +158,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         )
 
     def report(self, resource_id: str) -> tuple[SlotStatus, ...]:
-        """The slot report, by number; a slot that is RELEASING is not free yet."""
+        """The slot report, by number. A slot in RELEASING is not free yet."""
         return tuple(
             SlotStatus(
                 slot_id=SlotID(resource_id=resource_id, slot_number=number),

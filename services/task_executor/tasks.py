@@ -62,7 +62,7 @@ def on_submit_task(
 
 
 def _find_error(state: TaskExecutorState, body: task_executor.SubmitTask) -> str | None:
-    """Why the task can't run here."""
+    """Why the task can't run here; None if it can."""
     slot = state.slots.by_allocation(body.allocation_id)
     if slot is not None and slot.job_id == body.job_id and slot.held:
         return None
@@ -135,7 +135,7 @@ def acknowledge_events(state: TaskExecutorState) -> list[OutgoingEvent]:
 
 
 def rejection_events(state: TaskExecutorState) -> list[OutgoingEvent]:
-    """UpdateTaskExecutionState for every task that was submitted and can't run: it has FAILED."""
+    """UpdateTaskExecutionState(FAILED) for each submitted task that can't run."""
     return [
         OutgoingEvent(
             address(JOB_MASTER, refusal.job_id),

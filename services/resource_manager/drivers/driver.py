@@ -17,30 +17,32 @@ once for each worker, as soon as the driver knows."""
 
 
 class WorkerNotStarted(Exception):
-    """A worker can't be started; the message says why and what to do."""
+    """A worker can't be started. The message says why and what to do."""
 
 
 class WorkerDriver(Protocol):
-    """All methods may be called from any thread, and may take as long as the platform takes."""
+    """Starts and stops workers. All methods may be called from any thread, and may take as long as the platform needs.
+    """
 
     def start(self, resource_id: str, number_of_slots: int) -> str:
         """Starts a TaskExecutor that registers under this name; returns its address, for people.
 
-        One that runs under that name already is not started twice. Raises WorkerNotStarted.
+        A worker that already runs under that name is not started again. Raises WorkerNotStarted.
         """
         ...
 
     def stop(self, resource_id: str, reason: str) -> bool:
-        """Has the worker end in order, by force where it does not; returns at once. OnExit follows.
+        """Stops a worker, by force if necessary; returns at once. A call of OnExit follows.
 
-        False: no such worker runs, and nothing follows.
+        False: no such worker runs, and no call follows.
         """
         ...
 
     def survivors(self) -> Mapping[str, str]:
-        """The workers that run, started by whichever jobmanager: resource id -> address. Their ends are told too."""
+        """The running workers, whichever jobmanager started them: resource id -> address. Their ends are reported, too.
+        """
         ...
 
     def close(self) -> None:
-        """Tells of nothing any more. Workers run on."""
+        """Reports nothing any more. Workers continue."""
         ...

@@ -35,7 +35,7 @@ Command = Callable[[str, int], tuple[Sequence[str], Mapping[str, str]]]
 
 
 class WorkerRecord(ProcessIdentity, frozen=True):
-    """A worker's file."""
+    """The file of a worker."""
 
     resource_id: str
     log: str
@@ -47,7 +47,7 @@ class WorkerRecord(ProcessIdentity, frozen=True):
 
 
 def worker_records(home: Path, cluster: str) -> list[WorkerRecord]:
-    """The workers of a cluster whose processes live. What is damaged is passed over."""
+    """The live workers of a cluster. Damaged files are skipped."""
     found = []
     for path in sorted((home / "workers" / cluster).glob(f"*{_SUFFIX}")):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
@@ -58,7 +58,7 @@ def worker_records(home: Path, cluster: str) -> list[WorkerRecord]:
 
 
 def taskexecutor_command(configuration: Configuration) -> Command:
-    """`tailrace taskexecutor` with this configuration, whatever the worker's environment or file says else."""
+    """`tailrace taskexecutor` with this configuration, independent of the worker's environment and file."""
     home = configuration.home.absolute()
     environment = {
         **os.environ,
@@ -74,7 +74,7 @@ def taskexecutor_command(configuration: Configuration) -> Command:
 
 
 class LocalProcessDriver:
-    """A WorkerDriver."""
+    """The driver of `resourcemanager.worker-driver: local-process`."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class LocalProcessDriver:
         return record
 
     def _watch(self, record: WorkerRecord) -> None:
-        """Has its end told, once."""
+        """Reports the process's end, once."""
         if self._watched.get(record.resource_id) == record:
             return
         self._watched[record.resource_id] = record
