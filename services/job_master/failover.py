@@ -66,9 +66,10 @@ def fail_tasks(
 
 
 def on_restart(state: JobMasterState, cause: int) -> JobMasterState:
-    """A task goes on in a new process of its TaskExecutor, as if there were no savepoint that the job ends with.
+    """A task continues in a new process of its TaskExecutor, although the job ends with a savepoint.
 
-    No TaskExecutor does so that has folded the acknowledgement; should one, its output is not what the savepoint says.
+    A TaskExecutor that has read the acknowledgement does not do that; if one does, its output contradicts the
+    savepoint.
     """
     return termination.cancel_job(state, cause) if state.checkpoints.stopping else state
 
@@ -82,9 +83,9 @@ def lose_slots(
     free: bool = False,
     alive: bool = True,
 ) -> JobMasterState:
-    """Slots are gone, and what ran in them.
+    """Slots are gone, with the tasks in them.
 
-    `free`: their TaskExecutor is told to free them. `alive`: it may wait for the rest of a deployment.
+    `free`: their TaskExecutor is told to free them. `alive`: it may still wait for the rest of a deployment.
     """
     if not slots:
         return state
@@ -122,7 +123,7 @@ def lose_slots(
 
 
 def fail_request(state: JobMasterState, allocation_id: str, why: str, record: Record) -> JobMasterState:
-    """There is no slot for a request that is PENDING. A job that never had all its slots fails at once."""
+    """No slot for a PENDING request. A job that never had all its slots fails at once."""
     request, cause = state.slots.requests[allocation_id], record.offset
     state = replace(state, slots=state.slots.cancel_request(allocation_id))
     if state.status not in job_status.ACTIVE:
@@ -136,7 +137,7 @@ def fail_request(state: JobMasterState, allocation_id: str, why: str, record: Re
 
 
 def rerequest_slots(state: JobMasterState, why: str, cause: int) -> JobMasterState:
-    """Requests that are PENDING are cancelled, and others made in their place."""
+    """Cancels PENDING requests and makes new ones."""
     if state.status not in job_status.ACTIVE:
         return state
     waiting = sorted(
@@ -150,7 +151,7 @@ def rerequest_slots(state: JobMasterState, why: str, cause: int) -> JobMasterSta
 
 
 def free_slot(state: JobMasterState, slot: AllocatedSlot, cause: int) -> JobMasterState:
-    """A slot was idle, and used again while FreeSlot was on its way: what waits in it gets another one."""
+    """A slot was idle, and reused while FreeSlot was in flight: what waits in it gets another one."""
     key = slot.slot
     if key is None or key not in state.sharing.trees:
         return state
@@ -217,7 +218,7 @@ def _lost(
     *,
     alive: bool,
 ) -> JobMasterState:
-    """An Execution in a slot that is lost fails if it was submitted; else it waits for another slot."""
+    """Fails an Execution in a lost slot if it was submitted; otherwise it waits for another slot."""
     if execution.state in execution_states.DEPLOYED:
         return executions.transition(state, execution, ExecutionState.FAILED, cause)
     attempt, ready = execution.execution_attempt_id, state.submissions.ready
@@ -236,7 +237,7 @@ def _lost(
 
 
 def _cancel_void_deployments(state: JobMasterState, affected: Sequence[Execution]) -> JobMasterState:
-    """Of a deployment that is submitted for nothing as a whole, nothing is submitted: `affected` may make it so."""
+    """Submits nothing of a deployment of which every subtask is void."""
     ready = state.submissions.ready
     members: dict[DeploymentKey, list[Execution]] = {}
     attempts = (each.execution_attempt_id for each in affected)

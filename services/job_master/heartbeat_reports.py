@@ -18,9 +18,9 @@ def allocated_slot_report(state: JobMasterState, resource_id: str) -> AllocatedS
 
 
 def missing_tasks(state: JobMasterState, heartbeat: job_master.HeartbeatFromTaskManager) -> tuple[str, ...]:
-    """Executions that run there as the log has it, and that the report does not name.
+    """Executions that run there according to the log, and that the report does not name.
 
-    An Execution that has changed since the sender had read the log is not missed.
+    An Execution that changed after the sender had read the log is not missing.
     """
     reported = {each.execution_attempt_id for each in heartbeat.accumulator_report.accumulator_snapshots}
     missing = []

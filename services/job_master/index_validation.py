@@ -50,7 +50,7 @@ def _executions(state: JobMasterState) -> Iterator[str]:
 
 
 def _deployments(state: JobMasterState) -> Iterator[str]:
-    """How many subtasks of a vertex are still to be submitted to a TaskExecutor in one deployment."""
+    """The number of subtasks of a vertex that are still to be submitted to a TaskExecutor in one deployment."""
     left: Counter[tuple[str, str, int]] = Counter()
     for attempt in state.submissions.ready.times:
         execution = state.executions[attempt]

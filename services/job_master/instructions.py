@@ -17,8 +17,8 @@ from .topology import VertexKey
 
 
 class CreateChannels(Instruction, frozen=True):
-    """Create the topics of the job's channels, changelogs and output, as far as they are not there: in each generation
-    of the job, since a topic that is gone is why it goes back to a checkpoint."""
+    """Create the missing topics of the job's channels, changelogs and output, in each generation of the job: a lost
+    topic may be the reason for going back."""
 
     job_id: str
     job_graph: JobGraph
@@ -45,8 +45,8 @@ class DeleteChannels(Instruction, frozen=True):
 class WriteMetadata(Instruction, frozen=True):
     """Write `_metadata` of a checkpoint that all have acknowledged into `pending.options.directory`.
 
-    Answered by CheckpointCompleted, or by CheckpointAborted with FINALIZE_CHECKPOINT_FAILURE.
-    `counted`: by subtasks that had finished.
+    Answered by CheckpointCompleted, or by CheckpointAborted with FINALIZE_CHECKPOINT_FAILURE. `counted`: accumulators
+    of finished subtasks.
     """
 
     job_id: str
@@ -61,10 +61,10 @@ class WriteMetadata(Instruction, frozen=True):
 
 
 class DiscardCheckpoint(Instruction, frozen=True):
-    """Delete a checkpoint's directory and, where it was completed, what it alone refers to. Answered by
-    CheckpointDiscarded, also where something could not be deleted.
+    """Delete a checkpoint's directory and, if it was completed, what only it refers to. Answered by
+    CheckpointDiscarded, also if something could not be deleted.
 
-    `kept`: the directories of completed checkpoints that stay, whose files are not to be touched.
+    `kept`: the directories of retained checkpoints, whose files must not be touched.
     """
 
     job_id: str
@@ -80,11 +80,11 @@ class DiscardCheckpoint(Instruction, frozen=True):
 
 
 class FindCheckpoint(Instruction, frozen=True):
-    """Find the first of the candidates that is whole and fits the job: newest first. Answered by CheckpointRestored,
-    with the subtasks that had finished in it, or by RestoreFailed; not at all while storage can't be reached.
+    """Find the first of the candidates that is intact and fits the job, newest first. Answered by CheckpointRestored,
+    with the subtasks that had finished in it, or by RestoreFailed; not at all while storage is unreachable.
 
-    A candidate of generation -1 was given by a person: its `uri` may be a directory or a `_metadata` file, its
-    `checkpoint_id` 0 stands for whatever its metadata says; only such a one may have to be fitted to another graph.
+    A candidate of generation -1 was given by a person: its `uri` may be a directory or a `_metadata` file, and its
+    `checkpoint_id` is 0. Only such a candidate may have to be fitted to another graph.
     """
 
     job_id: str
@@ -95,7 +95,7 @@ class FindCheckpoint(Instruction, frozen=True):
 
     @property
     def is_first(self) -> bool:
-        """Whether the job has not begun yet, and is to begin with what a person named."""
+        """Whether the job has not started yet, and starts from a savepoint that a person named."""
         return all(each.checkpoint_id == 0 for each in self.candidates)
 
     @property
@@ -104,9 +104,9 @@ class FindCheckpoint(Instruction, frozen=True):
 
 
 class RemoveCheckpoints(Instruction, frozen=True):
-    """The job has ended: delete `directory`, all that its checkpoints left in storage, but for what is `retained`.
+    """The job has ended: delete `directory`, everything that its checkpoints left in storage, except `retained`.
 
-    Answered by CheckpointsRemoved, also where something could not be deleted.
+    Answered by CheckpointsRemoved, also if something could not be deleted.
     """
 
     job_id: str

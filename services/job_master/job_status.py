@@ -38,7 +38,7 @@ END_OF: Mapping[JobStatus, JobStatus] = {FAILING: FAILED, CANCELLING: CANCELED, 
 
 
 def check_transition(before: JobStatus, after: JobStatus) -> JobStatus:
-    """The status after. Raises ValueError where it can't follow."""
+    """Returns the new status. Raises ValueError if the transition is illegal."""
     if after not in NEXT[before]:
         raise ValueError(f"a job that is {before.value} can't become {after.value}")
     return after

@@ -24,7 +24,7 @@ from ..core.role import Time
 
 
 class FailureHistory(msgspec.Struct, frozen=True):
-    """What a strategy remembers."""
+    """The failures that a strategy remembers."""
 
     counted: int = 0
     """Failures; for the exponential delay those since it was reset."""
@@ -41,7 +41,7 @@ class FailureHistory(msgspec.Struct, frozen=True):
 def on_failure(
     strategy: RestartStrategyOptions, history: FailureHistory, identity: str, time: Time, salt: str
 ) -> FailureHistory:
-    """The history with one more failure; its `restart_at` is the verdict. `salt` keeps the jitter of jobs apart."""
+    """The history with one more failure; `restart_at` is the decision. `salt` decorrelates the jitter of jobs."""
     if identity == history.identity:
         return history
     history = replace(history, identity=identity)
@@ -80,6 +80,6 @@ def _exponential_delay(
 
 
 def _between(salt: str) -> float:
-    """-1 to 1, the same for the same salt."""
+    """A number from -1 to 1, the same for the same salt."""
     drawn = int.from_bytes(hashlib.blake2b(salt.encode(), digest_size=7).digest(), "big")
     return drawn / (1 << 55) - 1.0

@@ -31,12 +31,12 @@ from .topology import VertexKey
 
 
 def is_under_way(state: JobMasterState) -> bool:
-    """Whether all tasks are on their way to an earlier checkpoint: what ends then has not failed."""
+    """Whether the job is going back to a checkpoint: tasks that end then have not failed."""
     return state.checkpoints.restoring is not None
 
 
 def start_rollback(state: JobMasterState, why: str, cause: int, due: Time) -> JobMasterState:
-    """All tasks are to end, and to start again from a checkpoint, not before `due`. Without one the job fails."""
+    """Ends all tasks and restarts them from a checkpoint, not before `due`. Without a checkpoint the job fails."""
     checkpoints = state.checkpoints.without_pending(
         CheckpointFailureReason.TASK_FAILURE, "the job goes back to an earlier checkpoint", cause
     )
@@ -55,14 +55,14 @@ def start_rollback(state: JobMasterState, why: str, cause: int, due: Time) -> Jo
 
 
 def start_restore_at_resumption(state: JobMasterState, why: str, cause: int) -> JobMasterState:
-    """All tasks of a suspended job are to begin with a checkpoint when it is resumed."""
+    """All tasks of a suspended job start from a checkpoint when it is resumed."""
     if is_under_way(state):
         return state
     return replace(state, checkpoints=replace(state.checkpoints, restoring=Restoring(cause, 0, why)))
 
 
 def without_candidates(state: JobMasterState, cause: int) -> JobMasterState:
-    """A job that is to go back, and has nothing to go back to, fails."""
+    """Fails a job that should go back and has no checkpoint."""
     checkpoints = state.checkpoints
     if checkpoints.restoring is None or state.status not in job_status.ACTIVE:
         return state
@@ -75,7 +75,7 @@ def without_candidates(state: JobMasterState, cause: int) -> JobMasterState:
 
 
 def candidates(state: JobMasterState) -> tuple[RestoredCheckpoint, ...]:
-    """What tasks may begin with, newest first."""
+    """The checkpoints that tasks may start from, newest first."""
     restoring = state.checkpoints.restoring
     if restoring is None:
         return ()
@@ -86,7 +86,7 @@ def candidates(state: JobMasterState) -> tuple[RestoredCheckpoint, ...]:
 
 
 def should_find_checkpoint(state: JobMasterState) -> bool:
-    """Whether a checkpoint is to be looked for now: nothing of the old generation can happen any more."""
+    """Whether to look for a checkpoint now: no task of the old generation runs any more."""
     checkpoints = state.checkpoints
     return (
         checkpoints.restoring is not None
@@ -98,7 +98,7 @@ def should_find_checkpoint(state: JobMasterState) -> bool:
 
 
 def restore_cause(state: JobMasterState) -> int:
-    """The offset of what demands the checkpoint that is looked for; answers to any other demand say nothing of it."""
+    """The offset that caused the search; answers to an earlier search are ignored."""
     restoring = state.checkpoints.restoring
     return state.started if restoring is None else max(restoring.cause, state.started)
 
@@ -106,7 +106,7 @@ def restore_cause(state: JobMasterState) -> int:
 def on_checkpoint_restored(
     state: JobMasterState, record: Record, body: job_master.CheckpointRestored
 ) -> JobMasterState:
-    """A checkpoint is whole: tasks may begin with it."""
+    """An intact checkpoint was found: tasks start from it."""
     restoring, cause = state.checkpoints.restoring, record.offset
     if restoring is None or not _is_answer(state, record):
         return state
@@ -142,7 +142,7 @@ def on_checkpoint_restored(
 def on_restore_failed(
     state: JobMasterState, record: Record, body: job_master.RestoreFailed
 ) -> JobMasterState:
-    """There is nothing that tasks could begin with: storage has said so of each candidate."""
+    """No candidate can be restored: storage has answered for each."""
     restoring = state.checkpoints.restoring
     if restoring is None or not _is_answer(state, record):
         return state
@@ -170,7 +170,7 @@ def _finished(state: JobMasterState, body: job_master.CheckpointRestored) -> Map
 def _is_unreadable(
     completed: tuple[CompletedCheckpoint, ...], found: RestoredCheckpoint | None
 ) -> tuple[CompletedCheckpoint, ...]:
-    """Those newer than the one that was found: they could not be read."""
+    """The candidates that are newer than the one that was found: they could not be read."""
     return tuple(
         each
         for each in completed
@@ -179,7 +179,7 @@ def _is_unreadable(
 
 
 def _rerun_finished(state: JobMasterState, cause: int) -> tuple[JobMasterState, list[VertexKey]]:
-    """What had finished runs once more, and has counted nothing but what it had in the checkpoint."""
+    """Restarts subtasks that had finished after the checkpoint, with the accumulators of the checkpoint."""
     again = []
     for vertex, attempt in sorted(state.current.items()):
         last = state.executions[attempt]

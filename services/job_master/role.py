@@ -51,7 +51,7 @@ _SAID: Final = Handshake.SAID
 
 
 class JobMaster:
-    """The role; there is one state of it for each job."""
+    """The role; each job has one state of it."""
 
     kind = JOB_MASTER
 
@@ -150,7 +150,8 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
 
 @functools.lru_cache(64)
 def _options(configuration: frozenset[tuple[str, str]]) -> JobOptions:
-    """Jobs of one cluster go by few configurations, and reading one takes as long as folding two events."""
+    """The parsed options, cached: jobs of one cluster have few different configurations, and parsing one takes as long
+    as applying two events."""
     return JobOptions.from_configuration(dict(configuration))
 
 
@@ -223,7 +224,7 @@ def on_channels_failed(
 
 
 def _is_answer(state: JobMasterState, record: Record) -> bool:
-    """Whether channels are to be created, and this is said of that: not late, of what an earlier start demanded."""
+    """Whether this answers the current CreateChannels, and not an earlier one."""
     if state.terminated is not None:
         return False
     return _known(state, record).channels is Handshake.OWED and record.header.cause == state.started
@@ -261,7 +262,7 @@ def on_job_reached_terminal_state(
 
 
 def events_of_ended(state: JobMasterState) -> list[OutgoingEvent]:
-    """All that an ended job whose JobMaster failed owes: what others wait for."""
+    """The events that others wait for, from an ended job whose JobMaster failed."""
     return [
         *task_executor_connections.disconnect_events(state),
         *coordinator.request_answers(state),

@@ -30,7 +30,7 @@ _FINISHED: Final = ExecutionState.FINISHED
 
 
 def schedule(state: JobMasterState, cause: int) -> JobMasterState:
-    """Every vertex whose time has come and that was not scheduled before is, with all its subtasks."""
+    """Schedules every vertex whose inputs allow it and that was not scheduled before, with all its subtasks."""
     eager = state.options.schedule_mode is _EAGER
     vertices = [
         vertex
@@ -42,14 +42,14 @@ def schedule(state: JobMasterState, cause: int) -> JobMasterState:
 
 
 def on_first_output(state: JobMasterState, vertex_id: str, cause: int) -> JobMasterState:
-    """A subtask of the vertex runs, or did: those that consume from it may be waiting for that."""
+    """A subtask of the vertex runs, or has run: its consumers may be waiting for that."""
     if state.options.schedule_mode is _EAGER or vertex_id in state.vertices_with_output:
         return state
     return schedule(replace(state, vertices_with_output=state.vertices_with_output | {vertex_id}), cause)
 
 
 def find_slots(state: JobMasterState, slots: Sequence[SlotKey], cause: int, due: Time = 0) -> JobMasterState:
-    """Trees without a slot get one that is available, or request one; what is to run in them runs from `due` on."""
+    """Trees without a slot get an available one, or request one; their subtasks are submitted from `due` on."""
     pool, trees = state.slots, {}
     idle = pool.idle_slots() if slots else []
     requests = []
@@ -73,12 +73,12 @@ def find_slots(state: JobMasterState, slots: Sequence[SlotKey], cause: int, due:
 
 
 def assign_slots(state: JobMasterState, slots: Iterable[SlotKey], cause: int) -> JobMasterState:
-    """Trees have got their physical slots: what waits in them is ready, unless all wait for each other."""
+    """Trees have received their physical slots: their subtasks are ready, unless all subtasks wait for each other."""
     return release_if_all_slots(mark_ready(state, _scheduled_in(state, slots), cause), cause)
 
 
 def release_if_all_slots(state: JobMasterState, cause: int) -> JobMasterState:
-    """Notes that the job has all its slots, and lets its tasks go when the channels are there, too."""
+    """Records that the job has all its slots, and releases its tasks when the channels exist, too."""
     if not state.had_all_slots and not state.slots.requests and _all_scheduled(state):
         state = replace(state, had_all_slots=True)
     if not state.waiting_for_all_slots or state.slots.requests or state.channels is not Handshake.DONE:
@@ -93,9 +93,9 @@ def release_if_all_slots(state: JobMasterState, cause: int) -> JobMasterState:
 def mark_ready(
     state: JobMasterState, executions: Iterable[Execution], cause: int, due: Time = 0
 ) -> JobMasterState:
-    """SCHEDULED Executions whose slots are there are to be submitted from `due` on, neighbours together.
+    """SCHEDULED Executions with slots are submitted from `due` on, neighbours together.
 
-    Not while all wait for the last slot, or for the checkpoint that they are to begin with.
+    Not while all wait for the last slot, or for the checkpoint that they start from.
     """
     if state.waiting_for_all_slots or state.checkpoints.restoring is not None:
         return state
@@ -123,7 +123,7 @@ def mark_ready(
 def unmark_ready(
     state: JobMasterState, execution: Execution, resource_id: str, *, submitted: bool = False
 ) -> JobMasterState:
-    """SubmitTask has been said, or is not owed any more: then the others of its deployment are fewer."""
+    """SubmitTask was sent, or is not needed any more: its deployment has one subtask less."""
     submissions, attempt = state.submissions, execution.execution_attempt_id
     if attempt not in submissions.ready:
         return state
@@ -141,9 +141,9 @@ def unmark_ready(
 def resume_after_restore(
     state: JobMasterState, again: Sequence[VertexKey], cause: int, due: Time
 ) -> JobMasterState:
-    """The checkpoint that tasks begin with is known: what waits in slots is ready from `due` on, neighbours together.
+    """The restored checkpoint is known: subtasks with slots are ready from `due` on, neighbours together.
 
-    `again`: subtasks that had finished and run once more; their current Executions are CREATED.
+    `again`: finished subtasks that run once more; their current Executions are CREATED.
     """
     subtasks = [(state.topology.vertices[vertex_id], index) for vertex_id, index in again]
     state = release_if_all_slots(_place(state, subtasks, cause, due), cause)
@@ -152,7 +152,7 @@ def resume_after_restore(
 
 
 def slot_of(state: JobMasterState, execution: Execution) -> LogicalSlot:
-    """The slot that an Execution was, or is to be submitted into. Raises KeyError where it has none."""
+    """The slot that an Execution is or was submitted into. Raises KeyError if it has none."""
     if execution.allocation_id is not None and execution.resource_id is not None:
         return LogicalSlot(execution.allocation_id, execution.resource_id)
     allocation_id = state.sharing.trees[state.topology.slot_of(execution.vertex)].allocation_id
@@ -168,7 +168,7 @@ def _schedule(state: JobMasterState, vertices: Sequence[SchedulingVertex], cause
 def _place(
     state: JobMasterState, subtasks: Iterable[tuple[SchedulingVertex, int]], cause: int, due: Time = 0
 ) -> JobMasterState:
-    """Subtasks that have not finished get their leaves in the trees, and the trees their slots."""
+    """Puts unfinished subtasks into trees, and gives slots to the trees."""
     executions: dict[str, Execution] = {}
     planted: dict[SlotKey, list[tuple[SchedulingVertex, str]]] = {}
     slotless: list[SlotKey] = []
@@ -220,7 +220,7 @@ def _all_scheduled(state: JobMasterState) -> bool:
 
 
 def unscheduled(state: JobMasterState) -> JobMasterState:
-    """As before anything was scheduled, for a job that starts again: what has finished stays so."""
+    """The state before scheduling, for a job that restarts; finished subtasks stay finished."""
     finished = {
         vertex_id
         for (vertex_id, _), attempt in state.current.items()

@@ -45,11 +45,11 @@ _LONGEST_PAUSE_S = 60.0
 
 
 class JobMasterShell:
-    """One for all JobMasters of a process.
+    """The shell of all JobMasters of a process.
 
-    `follow` is told of each state of a job, on the host's thread: heartbeats take from it what they send and wait for.
-    `on_retire` is told of jobs that are not led here any more. `is_current`: as CheckpointShell has it.
-    `output_retention`: for how long Kafka keeps what a job prints, in microseconds, also while the job runs.
+    `follow` receives each state of a job on the host's thread: heartbeats read from it. `on_retire` receives jobs that
+    are not led here any more. `is_current`: see CheckpointShell. `output_retention`: for how long Kafka keeps what a
+    job prints, in microseconds, also while the job runs.
     """
 
     def __init__(

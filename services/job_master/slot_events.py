@@ -165,7 +165,7 @@ def offer_answers(state: JobMasterState) -> list[OutgoingEvent]:
 
 
 def return_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
-    """FreeSlot and CancelSlotRequest: for what is given back, in order, and for slots that are idle for too long."""
+    """FreeSlot and CancelSlotRequest: for returned slots, in order, and for slots that were idle for too long."""
     owed = []
     for each in sorted(state.slots.returning.values(), key=lambda one: (one.cause, one.allocation_id)):
         if each.resource_id is None:
@@ -186,7 +186,7 @@ def _free(resource_id: str, allocation_id: str, reason: str, cause: int) -> Outg
 
 
 def deadline(state: JobMasterState) -> Time | None:
-    """When a request is to be said, or an idle slot to be freed."""
+    """When a request is to be sent, or an idle slot to be freed."""
     times = [state.slots.idle.earliest]
     if state.registration is Handshake.DONE and state.status in ACTIVE:
         times.append(state.slots.wanted.earliest)

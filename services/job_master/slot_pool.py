@@ -24,7 +24,7 @@ from .topology import SlotKey
 
 
 class SlotStep(StrEnum):
-    """The life of a slot in the SlotPool."""
+    """The states of a slot in the SlotPool."""
 
     WANTED = "WANTED"
     """RequestSlot is owed."""
@@ -56,14 +56,14 @@ NEXT: Mapping[SlotStep, frozenset[SlotStep]] = {
 
 
 def check_transition(before: SlotStep, after: SlotStep) -> SlotStep:
-    """The step after. Raises ValueError where it can't follow."""
+    """Returns the new step. Raises ValueError if the transition is illegal."""
     if after not in NEXT[before]:
         raise ValueError(f"a slot that is {before.value} can't become {after.value}")
     return after
 
 
 class PendingRequest(msgspec.Struct, frozen=True):
-    """A slot that is WANTED or PENDING, for the tree at `slot`; UNKNOWN profiles are None."""
+    """A request for a slot, WANTED or PENDING, for the tree at `slot`. An UNKNOWN profile is None."""
 
     allocation_id: str
     slot: SlotKey
@@ -86,7 +86,7 @@ class AllocatedSlot(msgspec.Struct, frozen=True):
 
 
 class SlotReturn(msgspec.Struct, frozen=True):
-    """A slot that is given back: FreeSlot is owed to its TaskExecutor, or CancelSlotRequest where there is none."""
+    """A slot that is returned: a pending FreeSlot to its TaskExecutor, or CancelSlotRequest if it has none."""
 
     allocation_id: str
     resource_id: str | None
@@ -95,7 +95,7 @@ class SlotReturn(msgspec.Struct, frozen=True):
 
 
 class SlotPool(msgspec.Struct, frozen=True):
-    """All of them by AllocationID. `of_resource`, `wanted` and `idle` index them."""
+    """The slots and requests of a job, by AllocationID. `of_resource`, `wanted` and `idle` are indexes."""
 
     requests: Map[str, PendingRequest] = Map()
     slots: Map[str, AllocatedSlot] = Map()
@@ -109,13 +109,13 @@ class SlotPool(msgspec.Struct, frozen=True):
     generation: int = 0
 
     def request(self, requests: Iterable[PendingRequest], due: Time) -> SlotPool:
-        """New requests, to be said at a time."""
+        """Adds requests, to be sent at a time."""
         new = {request.allocation_id: request for request in requests}
         causes = {request.allocation_id: request.cause for request in new.values()}
         return replace(self, requests=self.requests.update(new), wanted=self.wanted.put_all(causes, due))
 
     def requested(self, allocation_id: str) -> SlotPool:
-        """RequestSlot has been said."""
+        """RequestSlot was sent."""
         request = self.requests.get(allocation_id)
         if request is None:
             return self
@@ -126,7 +126,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         return replace(pool, requests=pool.requests.set(allocation_id, said))
 
     def ask_again(self, cause: int) -> SlotPool:
-        """Whatever is PENDING may have been given a slot that is lost: RequestSlot is owed once more."""
+        """PENDING requests may have been assigned a lost slot: RequestSlot is sent again."""
         again = {
             each.allocation_id: cause
             for each in self.requests.values()
@@ -161,7 +161,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         )
 
     def cancel_request(self, allocation_id: str) -> SlotPool:
-        """The request is over."""
+        """Removes the request."""
         if allocation_id not in self.requests:
             return self
         return replace(
@@ -169,7 +169,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         )
 
     def available(self, allocation_id: str, free_at: Time, cause: int) -> SlotPool:
-        """Nothing runs in the slot any more; it is freed at `free_at` unless it is used by then."""
+        """Nothing runs in the slot any more; it is freed at `free_at` unless it is reused."""
         slot = self.slots.get(allocation_id)
         if slot is None:
             return self
@@ -181,20 +181,20 @@ class SlotPool(msgspec.Struct, frozen=True):
         )
 
     def allocate_available(self, allocation_id: str, slot: SlotKey) -> SlotPool:
-        """An available slot is used again. Raises KeyError."""
+        """Reuses an available slot. Raises KeyError."""
         found = self.slots[allocation_id]
         used = replace(found, step=check_transition(found.step, _ALLOCATED), slot=slot)
         return replace(self, slots=self.slots.set(allocation_id, used), idle=self.idle.remove(allocation_id))
 
     def idle_slots(self) -> list[AllocatedSlot]:
-        """Those that are available, the one that is idle for longest first."""
+        """The available slots, the longest idle first."""
         return sorted(
             (self.slots[each] for each in self.idle.times),
             key=lambda slot: (self.idle.times[slot.allocation_id], slot.allocation_id),
         )
 
     def remove_task_executor(self, allocation_id: str) -> SlotPool:
-        """The slot is lost, or was given back."""
+        """Removes a slot that was lost or returned."""
         slot = self.slots.get(allocation_id)
         if slot is None:
             return self
@@ -210,7 +210,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         )
 
     def give_back(self, allocation_id: str, reason: str, cause: int) -> SlotPool:
-        """FreeSlot is owed for a slot, CancelSlotRequest for a request that was said; the pool is without it."""
+        """Removes a slot or request, and sends FreeSlot, or CancelSlotRequest for a request that was sent."""
         slot = self.slots.get(allocation_id)
         if slot is not None:
             check_transition(slot.step, _RETURNING)
@@ -227,7 +227,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         return pool.returns(allocation_id, None, reason, cause)
 
     def give_back_all(self, reason: str, cause: int) -> SlotPool:
-        """As `give_back` for all that is in the pool."""
+        """As `give_back`, for everything in the pool."""
         returning = {
             slot.allocation_id: SlotReturn(slot.allocation_id, slot.resource_id, reason, cause)
             for slot in self.slots.values()
@@ -238,18 +238,18 @@ class SlotPool(msgspec.Struct, frozen=True):
         return SlotPool(returning=self.returning.update(returning), generation=self.generation)
 
     def returns(self, allocation_id: str, resource_id: str | None, reason: str, cause: int) -> SlotPool:
-        """FreeSlot or, without a TaskExecutor, CancelSlotRequest is owed."""
+        """Adds a pending FreeSlot or, without a TaskExecutor, CancelSlotRequest."""
         returning = SlotReturn(allocation_id, resource_id, reason, cause)
         return replace(self, returning=self.returning.set(allocation_id, returning))
 
     def finish_return(self, allocation_id: str) -> SlotPool:
-        """FreeSlot or CancelSlotRequest has been said, or is not owed any more."""
+        """FreeSlot or CancelSlotRequest was sent, or is not needed any more."""
         if allocation_id not in self.returning:
             return self
         return replace(self, returning=self.returning.delete(allocation_id))
 
     def forget(self, resource_id: str) -> SlotPool:
-        """Nothing is to be given back to this TaskExecutor any more."""
+        """Drops pending returns to this TaskExecutor."""
         returning = self.returning
         for each in self.returning.values():
             if each.resource_id == resource_id:
@@ -265,7 +265,7 @@ class SlotPool(msgspec.Struct, frozen=True):
 def best_matching(
     available: Iterable[AllocatedSlot], profile: ResourceProfile | None
 ) -> AllocatedSlot | None:
-    """The first of the available slots that offers enough."""
+    """The first available slot that offers enough."""
     return next((each for each in available if matches(each.profile, profile)), None)
 
 

@@ -20,14 +20,14 @@ from .topology import SchedulingVertex, SlotKey
 
 
 class SingleTaskSlot(msgspec.Struct, frozen=True, tag=True):
-    """A leaf: one subtask. Its payload is the current Execution of the subtask."""
+    """A leaf: one subtask. Its payload is the subtask's current Execution."""
 
     vertex_id: str
     execution_attempt_id: str
 
 
 class MultiTaskSlot(msgspec.Struct, frozen=True, tag=True):
-    """What several subtasks share: a slot sharing group's root, or a co-location group inside it."""
+    """A slot that several subtasks share: the root of a SlotSharingGroup, or a CoLocationGroup inside it."""
 
     group: str
     children: tuple[TaskSlot, ...] = ()
@@ -37,7 +37,7 @@ TaskSlot = SingleTaskSlot | MultiTaskSlot
 
 
 class SlotTree(msgspec.Struct, frozen=True):
-    """A root, and the allocation of the physical slot that is its, or that was requested for it."""
+    """A root, and the allocation of its physical slot or of the request for it."""
 
     allocation_id: str
     resolved: bool
@@ -45,7 +45,7 @@ class SlotTree(msgspec.Struct, frozen=True):
 
 
 class LogicalSlot(NamedTuple):
-    """A leaf as its Execution sees it: the physical slot that it runs in, and where that is."""
+    """A leaf as its Execution sees it: the physical slot and its location."""
 
     allocation_id: str
     resource_id: str
@@ -57,7 +57,7 @@ class SlotSharingManager(msgspec.Struct, frozen=True):
     trees: Map[SlotKey, SlotTree] = Map()
 
     def add_tree(self, trees: Mapping[SlotKey, SlotTree]) -> SlotSharingManager:
-        """New trees, many at a time."""
+        """Adds trees, many at a time."""
         return SlotSharingManager(self.trees.update(trees))
 
     def assign(self, slot: SlotKey, allocation_id: str, *, resolved: bool) -> SlotSharingManager:
@@ -70,7 +70,7 @@ class SlotSharingManager(msgspec.Struct, frozen=True):
         return self._put(slot, replace(tree, root=_with_payload(tree.root, vertex_id, payload)))
 
     def release(self, slot: SlotKey, vertex_id: str) -> SlotSharingManager:
-        """The subtask does not need its leaf any more; a root without children is gone."""
+        """Removes the subtask's leaf; a root without children is removed, too."""
         tree = self.trees.get(slot)
         if tree is None:
             return self
@@ -84,10 +84,10 @@ class SlotSharingManager(msgspec.Struct, frozen=True):
 
 
 def allocate_slot(tree: SlotTree | None, subtasks: Sequence[tuple[SchedulingVertex, str]]) -> SlotTree:
-    """Subtasks, each with its Execution, get their leaves in the tree; None: in a new one, without a slot so far.
+    """Adds leaves for subtasks, each with its Execution, to the tree; None: to a new one, without a slot yet.
 
-    All share one slot. One that shares with nobody gets a tree of its own. Raises ValueError where a vertex has a
-    subtask in the tree already, and for the tree of one that shares with nobody.
+    All share one slot. A subtask that shares with nobody gets a tree of its own. Raises ValueError if a vertex already
+    has a subtask in the tree, and for the tree of a subtask that shares with nobody.
     """
     first, payload = subtasks[0]
     if not first.shares:
@@ -104,8 +104,8 @@ def allocate_slot(tree: SlotTree | None, subtasks: Sequence[tuple[SchedulingVert
 
 
 def with_leaves(root: MultiTaskSlot, added: Iterable[tuple[SingleTaskSlot, str | None]]) -> MultiTaskSlot:
-    """The root with more subtasks, each in its co-location group. Raises ValueError where a subtask of the vertex is in
-    it already. Costs what is in the tree then, however many are added."""
+    """The root with more subtasks, each in its CoLocationGroup. Raises ValueError if a vertex already has a subtask in
+    it. Costs O(size of the resulting tree)."""
     present = {leaf.vertex_id for leaf in leaves(root)}
     children = list(root.children)
     places: dict[str, int] = {}
@@ -130,7 +130,7 @@ def with_leaves(root: MultiTaskSlot, added: Iterable[tuple[SingleTaskSlot, str |
 
 
 def without_leaf(node: TaskSlot, vertex_id: str) -> TaskSlot | None:
-    """The tree without a vertex's subtask; None if nothing is left of it."""
+    """The tree without a vertex's subtask; None if it becomes empty."""
     if isinstance(node, SingleTaskSlot):
         return None if node.vertex_id == vertex_id else node
     left: list[TaskSlot] = []

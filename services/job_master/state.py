@@ -26,7 +26,7 @@ _RUNNING: Final = JobStatus.RUNNING
 
 
 class Handshake(StrEnum):
-    """How far a thing that is said and answered has come."""
+    """The progress of an event that has to be sent and answered."""
 
     OWED = "OWED"
     SAID = "SAID"
@@ -68,7 +68,7 @@ class Connection(msgspec.Struct, frozen=True):
 
 
 class OfferAnswer(msgspec.Struct, frozen=True):
-    """SlotsAccepted is owed for some of the slots of an offer, SlotsRejected for others."""
+    """A pending SlotsAccepted for some slots of an offer, and SlotsRejected for others."""
 
     resource_id: str
     accepted: tuple[str, ...]
@@ -77,7 +77,7 @@ class OfferAnswer(msgspec.Struct, frozen=True):
 
 
 class StatusNotification(msgspec.Struct, frozen=True):
-    """A JobStatusChanged that is owed to clients."""
+    """A pending JobStatusChanged to clients."""
 
     status: JobStatus
     cause: int
@@ -88,7 +88,7 @@ DeploymentKey = tuple[str, str, int]
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """Subtasks that share a query: `size` of them, of which `left` were not submitted yet."""
+    """Subtasks that share a query: `size` of them, of which `left` are not submitted yet."""
 
     size: int
     left: int
@@ -130,7 +130,7 @@ class TerminatedJob(msgspec.Struct, frozen=True):
     """What is to be deleted of a job whose JobMaster failed (cleanup.py); empty otherwise, and when it is gone."""
 
     def without(self, done: Callable[[Cleanup], bool]) -> TerminatedJob:
-        """Some of the cleanup is done."""
+        """Without the finished parts of the cleanup."""
         left = tuple(each for each in self.cleanup if not done(each))
         return self if len(left) == len(self.cleanup) else msgspec.structs.replace(self, cleanup=left)
 
@@ -215,14 +215,14 @@ class JobMasterState(msgspec.Struct, frozen=True):
 
     @property
     def root_cause(self) -> TaskException | None:
-        """The last failure of a task, also of a job that has ended: that of its last restart, or of its own failure."""
+        """The last failure of a task: of the last restart, or of the job's failure. Also for an ended job."""
         if self.terminated is not None:
             return self.terminated.root_cause
         return self.exceptions[-1] if self.exceptions else None
 
     @property
     def all_run(self) -> bool:
-        """Whether every task runs or has finished, and not all have."""
+        """Whether every task runs or has finished, and not all have finished."""
         counts = self.counts
         return (
             counts.running > 0

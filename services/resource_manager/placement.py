@@ -34,9 +34,9 @@ def place(
 ) -> list[PlacedRequest]:
     """A free slot for each request that one matches.
 
-    `queues` holds the requests by profile, each in its order, which is kept; between queues the older request goes
-    first. Of a queue no more is read than can be placed, and one request. Costs O((placed + TaskExecutors with free
-    slots) * log TaskExecutors), times the number of profiles that are asked for.
+    `queues` holds the requests by profile, in order; between queues the older request goes first. It reads no more of a
+    queue than can be placed, plus one request. Costs O((placed + TaskExecutors with free slots) * log TaskExecutors),
+    times the number of requested profiles.
     """
     floor = _FreeSlots(slots, placement)
     heads: list[tuple[int, str, ProfileKey, SlotRequest, Iterator[SlotRequest]]] = []

@@ -24,7 +24,7 @@ _FREE: Final = SlotState.FREE
 
 
 class WorkerSlots(msgspec.Struct, frozen=True):
-    """The slots of a TaskExecutor by number; `free` are the numbers of free ones, in order."""
+    """The slots of a TaskExecutor by number; `free`: the numbers of free slots, in order."""
 
     slots: Map[int, TaskManagerSlot]
     free: tuple[int, ...]
@@ -117,7 +117,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         *,
         releasable: bool,
     ) -> RegisteredSlots:
-        """With exactly these slots of a TaskExecutor."""
+        """With exactly these slots for a TaskExecutor."""
         before = self.workers.get(resource_id)
         others = self.without(resource_id, time)
         free = tuple(sorted(number for number, slot in slots.items() if slot.state is _FREE))

@@ -24,7 +24,7 @@ from .state import ResourceManagerState
 
 
 class ResourceManager:
-    """The role; there is one state of it in a cluster."""
+    """The role; a cluster has one state of it."""
 
     kind = RESOURCE_MANAGER
 

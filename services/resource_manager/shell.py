@@ -31,7 +31,7 @@ _REMEMBERED = 256
 
 
 class Watch(Protocol):
-    """What the shell needs of liveness.ProcessWatch."""
+    """The part of heartbeats.LocalProcessMonitor that the shell uses."""
 
     def follow(self, workers: Mapping[str, WorkerRegistration]) -> None: ...
 
@@ -46,8 +46,8 @@ NewWatch = Callable[[Callable[[str, str, str], None]], Watch]
 
 
 class ResourceManagerShell:
-    """Of one term. Obeys StartWorkerProcess and StopWorkerProcess. `follow` is told of each state, on the host's
-    thread; `settled` returns when the shells of earlier terms of this process start and stop nothing any more."""
+    """The shell of one term. It performs StartWorkerProcess and StopWorkerProcess. `follow` receives each state on the
+    host's thread. `settled` returns when the shells of this process's earlier terms start and stop nothing any more."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ResourceManagerShell:
         self._follow(state)
 
     def close(self) -> None:
-        """Workers run on: a successor takes them over, or the cluster's end has told them to leave."""
+        """Workers continue: the next leader takes them over, or the cluster's shutdown has told them to leave."""
         self._workers.shutdown(cancel_futures=True)
         self._watch.close()
         self._driver.close()
@@ -178,7 +178,7 @@ class ResourceManagerShell:
         self._report_lost(resource_id, self._instance_of(resource_id), reason, instruction.cause)
 
     def _on_exit(self, resource_id: str, reason: str) -> None:
-        """The driver knows that a worker has ended."""
+        """The driver reports that a worker has ended."""
         with self._lock:
             if resource_id in self._starting:
                 # WorkerStarted is said first.
@@ -193,7 +193,7 @@ class ResourceManagerShell:
         self._report_lost(resource_id, self._instance_of(resource_id), reason, asked_for)
 
     def _on_process_end(self, resource_id: str, instance_id: str, reason: str) -> None:
-        """The watch has seen a registered process end."""
+        """The monitor reports that a registered process has ended."""
         self._report_lost(resource_id, instance_id, reason, None)
 
     def _instance_of(self, resource_id: str) -> str | None:

@@ -61,7 +61,8 @@ def on_leader_elected(
 
 
 def shutdown_events(state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
-    """DisconnectResourceManager for all who are to leave; then TaskExecutorLost for ours that do not, and the end."""
+    """DisconnectResourceManager for all TaskExecutors that have to leave; then TaskExecutorLost for own workers that do
+    not, and ClusterTerminated."""
     dismissed = sorted(state.dismissals.items(), key=lambda pair: (pair[1].cause, pair[0]))
     owed = [
         OutgoingEvent(
@@ -86,7 +87,7 @@ def shutdown_events(state: ResourceManagerState, now: Time) -> list[OutgoingEven
 
 
 def deadlines(state: ResourceManagerState) -> list[Time]:
-    """When time alone will make `farewells` owe something."""
+    """The times at which `shutdown_events` may return events without any new event."""
     ending = state.ending
     if ending is None or ending.over:
         return []
@@ -114,7 +115,7 @@ def _unresponsive_event(state: ResourceManagerState, ending: Shutdown, resource_
 
 
 def _leftovers(state: ResourceManagerState, ending: Shutdown) -> list[str]:
-    """What is left, as far as the ResourceManager knows: a line each."""
+    """What is left, as far as the ResourceManager knows; one line each."""
     lines = []
     for resource_id in sorted(ending.leaving):
         where = state.workers[resource_id].address if resource_id in state.workers else "?"

@@ -23,7 +23,7 @@ from .state import ResourceManagerState
 
 
 class AllocationResult(msgspec.Struct, frozen=True):
-    """What is owed, and to which AllocationIDs and TaskExecutors slots were given."""
+    """The events to send, and the AllocationIDs and TaskExecutors that got slots."""
 
     owed: list[OutgoingEvent]
     placed: frozenset[str] = frozenset()
@@ -31,7 +31,7 @@ class AllocationResult(msgspec.Struct, frozen=True):
 
 
 def allocate(state: ResourceManagerState, now: Time) -> AllocationResult:
-    """RequestSlot for requests that a free slot matches, SlotAllocationFailed for those whose time is up."""
+    """RequestSlot for requests that a free slot matches, SlotAllocationFailed for requests that timed out."""
     requests, slots = state.slot_manager.requests, state.slot_manager.slots
     if not requests.open:
         return AllocationResult([])
@@ -58,7 +58,7 @@ def allocate(state: ResourceManagerState, now: Time) -> AllocationResult:
 
 
 def deadlines(state: ResourceManagerState) -> list[Time]:
-    """When time alone will make a request fail."""
+    """The times at which a request times out."""
     requests, options = state.slot_manager.requests, state.options
     due = []
     if requests.open.first is not None:
@@ -108,7 +108,7 @@ def _timed_out(state: ResourceManagerState, now: Time) -> Iterator[tuple[SlotReq
 
 
 def _expects_more_slots(state: ResourceManagerState) -> bool:
-    """Whether slots are to come that nobody knows of yet; where there are none at all, somebody will start some."""
+    """Whether more slots may register: during start-up, and as long as there are none at all."""
     if state.options.mode is ResourceManagerMode.ACTIVE:
         return state.pool.expected > 0
     return state.slot_manager.slots.count == 0
@@ -121,7 +121,7 @@ def _start_up_end(state: ResourceManagerState) -> Time:
 
 
 def _unmatched(state: ResourceManagerState) -> Iterator[FifoTimeIndex]:
-    """The queues of requests that no slot is enough for; where there are no slots at all, jobs are short."""
+    """The queues of requests that no registered slot matches."""
     requests, offered = state.slot_manager.requests, _offered_profiles(state)
     if not offered:
         return
@@ -133,7 +133,7 @@ def _unmatched(state: ResourceManagerState) -> Iterator[FifoTimeIndex]:
 
 
 def _offered_profiles(state: ResourceManagerState) -> list[ResourceProfile]:
-    """What slots that are registered offer, and those of workers that may be started, where that is known."""
+    """The profiles of registered slots, and of workers that may be started, if known."""
     profiles, pool = state.slot_manager.slots.profiles, state.pool
     offered = [profiles[key].profile for key in sorted(profiles)]
     if state.options.mode is ResourceManagerMode.ACTIVE:

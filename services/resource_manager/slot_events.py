@@ -94,7 +94,7 @@ def on_free_slot(
 
 
 def corrections(state: ResourceManagerState) -> list[OutgoingEvent]:
-    """FailSlot for allocations whose slots are gone, FreeSlot for those that TaskExecutors hold for nobody."""
+    """FailSlot for allocations whose slots are gone, FreeSlot for slots that TaskExecutors hold for nobody."""
     owed = [
         (
             lost.cause,

@@ -28,7 +28,7 @@ _ALLOCATED: Final = SlotState.ALLOCATED
 
 
 class SlotManager(msgspec.Struct, frozen=True):
-    """All slots and requests. Offsets and times are those of the event that is folded."""
+    """All slots and requests. Offsets and times are those of the applied event."""
 
     slots: RegisteredSlots = RegisteredSlots()
     requests: SlotRequests = SlotRequests()
@@ -43,7 +43,7 @@ class SlotManager(msgspec.Struct, frozen=True):
         *,
         releasable: bool = False,
     ) -> SlotManager:
-        """A TaskExecutor has exactly these slots. Requests whose slots are not among them are left as they are."""
+        """A TaskExecutor has exactly these slots. Requests whose slots are missing are unchanged."""
         worker = self.slots.workers.get(resource_id)
         known = worker.slots if worker else {}
         # Slots mostly share one profile, and a free slot is like another: each is kept once.
@@ -68,25 +68,25 @@ class SlotManager(msgspec.Struct, frozen=True):
         return SlotManager(registered, requests)
 
     def without(self, resource_id: str, time: int) -> SlotManager:
-        """The TaskExecutor and its slots are gone; requests are left as they are."""
+        """Without the TaskExecutor and its slots; requests are unchanged."""
         return replace(self, slots=self.slots.without(resource_id, time))
 
     def allocations_of(self, resource_id: str) -> dict[str, SlotKey]:
-        """AllocationID -> slot, of a TaskExecutor's slots that are not free."""
+        """AllocationID -> slot, for a TaskExecutor's slots that are not free."""
         held = ((slot.allocation_id, key) for key, slot in self.slots.slots_of(resource_id))
         return {allocation_id: key for allocation_id, key in held if allocation_id is not None}
 
     def is_for(self, allocation_id: str, key: SlotKey) -> bool:
-        """Whether the request, if it is known, was given this slot and no other."""
+        """Whether the request, if known, was assigned this slot."""
         request = self.requests.known.get(allocation_id)
         return request is None or request.slot == key
 
     def request(self, request: SlotRequest) -> SlotManager:
-        """A request is made; one that is known already changes nothing."""
+        """Adds a request; a known one changes nothing."""
         return replace(self, requests=self.requests.add(request))
 
     def pend(self, allocation_id: str, key: SlotKey, job_id: str, offset: int, time: int) -> SlotManager:
-        """The slot's TaskExecutor is asked for it."""
+        """The slot was requested from its TaskExecutor."""
         slot = self.slots.get(key)
         if slot is None:
             # It left between the decision and its place in the log: the request goes on waiting.
@@ -108,14 +108,14 @@ class SlotManager(msgspec.Struct, frozen=True):
         return SlotManager(self.slots.put(key, held, time), self.requests.fulfil(allocation_id, key))
 
     def reject(self, allocation_id: str, key: SlotKey, offset: int, time: int) -> SlotManager:
-        """The TaskExecutor does not give the slot: something else holds it, and it will say when that ends."""
+        """The TaskExecutor refused: the slot is held by something else, whose end it will report."""
         slots, slot = self.slots, self.slots.get(key)
         if slot is not None and slot.state is _PENDING and slot.allocation_id == allocation_id:
             slots = slots.put(key, slot.transition(_ALLOCATED, offset), time)
         return SlotManager(slots, self.requests.retry(allocation_id, key, offset, time))
 
     def release(self, key: SlotKey, allocation_id: str, offset: int, time: int) -> SlotManager:
-        """The allocation does not hold the slot any more: it is free, unless another one holds it by now."""
+        """The allocation ends: the slot is free, unless another allocation holds it by now."""
         slots, slot = self.slots, self.slots.get(key)
         held = slot is not None and slot.state is not _FREE
         if slot is not None and held and slot.allocation_id in (None, allocation_id):
@@ -126,5 +126,5 @@ class SlotManager(msgspec.Struct, frozen=True):
         return SlotManager(slots, self.requests.forget(allocation_id, time))
 
     def forget(self, allocation_id: str, time: int) -> SlotManager:
-        """The request is over."""
+        """Removes the request."""
         return replace(self, requests=self.requests.forget(allocation_id, time))

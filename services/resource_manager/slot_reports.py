@@ -27,10 +27,10 @@ from .worker_pool import WorkerState
 def is_contradiction(
     state: ResourceManagerState, heartbeat: resource_manager.HeartbeatFromTaskManager
 ) -> bool:
-    """Whether a SlotReport differs from the state, though its sender had folded all that made the state so.
+    """Whether a SlotReport differs from the state although its sender had read everything that made the state so.
 
-    It still may: a slot is free at its TaskExecutor a moment before NotifySlotAvailable is in the log. So only what
-    two reports in a row say counts. O(slots of the TaskExecutor).
+    A single difference may be harmless: a slot is free at its TaskExecutor a moment before NotifySlotAvailable is in
+    the log. So only two reports in a row count. O(slots of the TaskExecutor).
     """
     registration = state.workers.get(heartbeat.resource_id)
     worker = state.slot_manager.slots.workers.get(heartbeat.resource_id)
@@ -121,7 +121,7 @@ def _correct(
 
 
 def _observed_offset(record: Record) -> int:
-    """The offset up to which the sender had folded the log."""
+    """The offset up to which the sender had read the log."""
     return record.offset if record.header.decided_at is None else record.header.decided_at
 
 

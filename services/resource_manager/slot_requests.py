@@ -20,7 +20,7 @@ from .task_manager_slot import SlotKey
 
 
 class SlotRequest(msgspec.Struct, frozen=True):
-    """A JobMaster's request, made at offset `cause` and time `since`; `slot` is the slot that it was given."""
+    """A JobMaster's request, made at offset `cause` and time `since`; `slot`: the assigned slot."""
 
     allocation_id: str
     job_id: str
@@ -33,7 +33,7 @@ class SlotRequest(msgspec.Struct, frozen=True):
 
 
 class JobRequests(msgspec.Struct, frozen=True):
-    """How many slots a job wants, and which of its requests are open; `waiting` counts those that wait."""
+    """The requests of a job: `wanted` and `waiting` are numbers, `open` the open requests."""
 
     wanted: int = 0
     waiting: int = 0
@@ -41,7 +41,7 @@ class JobRequests(msgspec.Struct, frozen=True):
 
 
 class SlotRequests(msgspec.Struct, frozen=True):
-    """All of them; what follows `known` indexes it."""
+    """All slot requests. The fields behind `known` are indexes."""
 
     known: Map[str, SlotRequest] = Map()
     open: FifoTimeIndex = FifoTimeIndex()
@@ -55,20 +55,20 @@ class SlotRequests(msgspec.Struct, frozen=True):
     """Jobs that are short, by the time since when they are."""
 
     def queue(self, key: ProfileKey) -> Iterator[SlotRequest]:
-        """What waits for a slot of a profile, in order."""
+        """The requests that wait for a slot of a profile, in order."""
         return (self.known[allocation_id] for allocation_id in self.waiting.get(key, FifoTimeIndex()))
 
     def waiting_requests(self, job_id: str) -> list[SlotRequest]:
-        """What a job waits for, in the order of the requests."""
+        """The waiting requests of a job, in order."""
         return [request for request in self.open_requests(job_id) if request.slot is None]
 
     def open_requests(self, job_id: str) -> list[SlotRequest]:
-        """The open requests of a job, in their order."""
+        """The open requests of a job, in order."""
         job = self.jobs.get(job_id)
         return sorted((self.known[allocation_id] for allocation_id in job.open), key=_sort_key) if job else []
 
     def add(self, request: SlotRequest) -> SlotRequests:
-        """With a request that waits; one that is known already changes nothing."""
+        """Adds a waiting request; a known one changes nothing."""
         allocation_id = request.allocation_id
         if allocation_id in self.known:
             return self
@@ -84,7 +84,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         )
 
     def ask(self, allocation_id: str, slot: SlotKey) -> SlotRequests:
-        """The slot's TaskExecutor has been asked for it: the request does not wait any more."""
+        """The slot was requested from its TaskExecutor: the request does not wait any more."""
         request = self.known.get(allocation_id)
         if request is None or request.slot is not None:
             return self
@@ -99,7 +99,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         )
 
     def fulfil(self, allocation_id: str, slot: SlotKey) -> SlotRequests:
-        """The slot is held for the request, unless the request was given another one."""
+        """The slot is held for the request, unless the request was assigned another one."""
         requests = self.ask(allocation_id, slot)
         request = requests.known.get(allocation_id)
         if request is None or request.slot != slot or request.fulfilled:
@@ -114,7 +114,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         )
 
     def retry(self, allocation_id: str, slot: SlotKey, offset: int, time: int) -> SlotRequests:
-        """The slot was refused or is gone: the request, if it was given this one, waits again."""
+        """The slot was refused or lost: the request, if it was assigned this one, waits again."""
         request = self.known.get(allocation_id)
         if request is None or request.slot != slot:
             return self
@@ -131,7 +131,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         )
 
     def forget(self, allocation_id: str, time: int) -> SlotRequests:
-        """The request is over."""
+        """Removes the request."""
         request = self.known.get(allocation_id)
         if request is None:
             return self
@@ -149,7 +149,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         )
 
     def set_limit(self, limit: int | None, time: int) -> SlotRequests:
-        """There can be so many slots from now on."""
+        """Sets the maximum number of slots that there can be."""
         if limit == self.limit:
             return self
         less = limit is not None and (self.limit is None or limit < self.limit)

@@ -12,7 +12,7 @@ from .worker_pool import WorkerPool
 
 
 class WorkerRegistration(msgspec.Struct, frozen=True):
-    """A registered TaskExecutor; `instance_id` is new with each registration."""
+    """A registered TaskExecutor. Each registration has a new `instance_id`."""
 
     resource_id: str
     instance_id: str
@@ -24,7 +24,7 @@ class WorkerRegistration(msgspec.Struct, frozen=True):
 
 
 class LostSlot(msgspec.Struct, frozen=True):
-    """An allocation whose slot is gone: FailSlot is owed to its JobMaster."""
+    """An allocation whose slot is gone: a pending FailSlot to its JobMaster."""
 
     job_id: str
     reason: str
@@ -32,14 +32,14 @@ class LostSlot(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why something is owed to a TaskExecutor."""
+    """The reason of a pending event to a TaskExecutor."""
 
     text: str
     cause: int
 
 
 class Shutdown(msgspec.Struct, frozen=True):
-    """The cluster ends since a time: TaskExecutors are disconnected, and waited for."""
+    """A shutdown in progress: TaskExecutors are disconnected and waited for."""
 
     reason: str
     cause: int
@@ -50,7 +50,7 @@ class Shutdown(msgspec.Struct, frozen=True):
 
 
 class ResourceManagerState(msgspec.Struct, frozen=True):
-    """The whole of it."""
+    """The ResourceManager's state."""
 
     options: ResourceManagerOptions = ResourceManagerOptions()
     elected: int = 0

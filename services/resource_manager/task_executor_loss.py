@@ -41,7 +41,7 @@ def on_worker_lost(
 def _retire_worker(
     state: ResourceManagerState, worker: Worker, record: Record, body: resource_manager.WorkerLost
 ) -> ResourceManagerState:
-    """A worker that has not registered yet, or not any more: nobody has anything of it."""
+    """Removes a worker that is not registered yet, or not any more: nobody holds slots of it."""
     pool = state.pool
     pool = pool.remove(worker.resource_id) if body.exited else pool
     if worker.state in UNREGISTERED:
@@ -61,7 +61,7 @@ def on_task_executor_lost(
 
 
 def loss_events(state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
-    """TaskExecutorLost, in the order in which they were lost."""
+    """TaskExecutorLost, in the order of the losses."""
     pool, options = state.pool, state.options
     due = list(pool.lost)
     if pool.exited:
@@ -75,7 +75,7 @@ def loss_events(state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
 
 
 def deadlines(state: ResourceManagerState) -> list[Time]:
-    """When time alone will make `losses` owe something."""
+    """The times at which `loss_events` may return events without any new event."""
     pool, options = state.pool, state.options
     waits = (
         (pool.exited, _grace(state)),

@@ -39,7 +39,8 @@ class IllegalSlotTransition(Exception):
 
 
 class TaskManagerSlot(msgspec.Struct, frozen=True):
-    """`allocation_id` and `job_id` say who holds it, or will; an ALLOCATED slot without is held by who knows what."""
+    """A slot. `allocation_id` and `job_id` name its holder, or its next one; an ALLOCATED slot without them has an
+    unknown holder."""
 
     profile: ResourceProfile
     key: ProfileKey

@@ -17,7 +17,7 @@ from .worker_pool import Worker, WorkerPool, WorkerState
 def lose_worker(
     state: ResourceManagerState, resource_id: str, reason: str, record: Record, *, exited: bool = False
 ) -> ResourceManagerState:
-    """A registered TaskExecutor is to be declared lost; until then none of its slots is given away."""
+    """A registered TaskExecutor will be declared lost; until then none of its slots is allocated."""
     before = state.pool.get(resource_id)
     if before is None:
         return state
@@ -33,7 +33,7 @@ def lose_worker(
 def drop_worker(
     state: ResourceManagerState, resource_id: str, reason: str, record: Record
 ) -> ResourceManagerState:
-    """A TaskExecutor is not registered any more, and its slots are gone. Its process is to end, if it is ours."""
+    """Removes a TaskExecutor's registration and slots. Its process is stopped if the driver started it."""
     manager = state.slot_manager
     gone = manager.allocations_of(resource_id)
     state = replace(
@@ -48,14 +48,14 @@ def drop_worker(
 
 
 def stop_worker(pool: WorkerPool, worker: Worker, reason: str, record: Record) -> WorkerPool:
-    """The process of a worker that the driver started is to end."""
+    """Stops the process of a worker that the driver started."""
     return pool.put(_transition(worker, WorkerState.STOPPING, reason, record))
 
 
 def dismiss_worker(
     state: ResourceManagerState, resource_id: str, reason: str, cause: int
 ) -> ResourceManagerState:
-    """A TaskExecutor is told to leave; the end of the cluster waits for it."""
+    """Tells a TaskExecutor to leave; the shutdown waits for it."""
     ending = state.ending
     if ending is not None and not ending.over:
         ending = replace(ending, leaving=ending.leaving.set(resource_id, None))
@@ -64,7 +64,7 @@ def dismiss_worker(
 
 
 def remove_left_worker(state: ResourceManagerState, resource_id: str) -> ResourceManagerState:
-    """Nothing more is to be said to the TaskExecutor, and it is not waited for."""
+    """Drops everything pending for the TaskExecutor; the shutdown does not wait for it any more."""
     dismissals, ending = state.dismissals, state.ending
     if resource_id in dismissals:
         dismissals = dismissals.delete(resource_id)
@@ -85,10 +85,10 @@ def lose_slots(
     *,
     told: bool = False,
 ) -> ResourceManagerState:
-    """The allocations `gone` of a TaskExecutor are no longer in `after`.
+    """The allocations `gone` of a TaskExecutor are not in `after` any more.
 
-    Requests that only waited for such a slot wait again; JobMasters that held one are owed the news, unless they are
-    `told` by the same event.
+    Requests that waited for such a slot wait again. JobMasters that held one are informed, unless the same event is
+    addressed to them (`told`).
     """
     before = state.slot_manager.allocations_of(resource_id)
     lost, offset, time = state.lost, record.offset, record.header.time

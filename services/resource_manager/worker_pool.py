@@ -67,7 +67,7 @@ class IllegalWorkerTransition(Exception):
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """One of them, in its state since offset `cause` and time `since`."""
+    """A worker, in its state since offset `cause` and time `since`."""
 
     resource_id: str
     state: WorkerState
@@ -86,7 +86,7 @@ class Worker(msgspec.Struct, frozen=True):
 
 
 class WorkerPool(msgspec.Struct, frozen=True):
-    """All of them; what follows `workers` indexes it, up to `expected`."""
+    """All workers. The fields behind `workers` up to `expected` are indexes."""
 
     workers: Map[str, Worker] = Map()
     requested: Map[str, int] = Map()

@@ -49,11 +49,11 @@ GIVEN: Final = -1
 
 
 class UnusableCheckpoint(Exception):
-    """No candidate can be restored; the text says why, for each."""
+    """No candidate can be restored. The text says why, for each."""
 
 
 class RecoveredCheckpoint(msgspec.Struct, frozen=True):
-    """A checkpoint that is whole and fits."""
+    """An intact checkpoint that fits the job."""
 
     checkpoint: RestoredCheckpoint
     finished: Mapping[str, tuple[int, ...]]
@@ -65,7 +65,7 @@ class RecoveredCheckpoint(msgspec.Struct, frozen=True):
 
 
 class CompletedCheckpointStore:
-    """One for all jobs of a process; for any number of threads."""
+    """One for all jobs of a process. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, CheckpointMetadata] = OrderedDict()
@@ -80,11 +80,10 @@ class CompletedCheckpointStore:
         pending: PendingCheckpoint,
         counted: Mapping[VertexKey, Mapping[str, float]] = Map(),
     ) -> CompletedCheckpoint:
-        """Writes the metadata of a checkpoint that everybody has acknowledged; again does no more.
+        """Writes the metadata of a checkpoint that all have acknowledged. Idempotent. `counted`: accumulators of
+        finished subtasks.
 
-        `counted`: by subtasks that had finished.
-
-        Raises StorageError, and TornFile where a file that it refers to is not in storage: then it is not complete.
+        Raises StorageError; CorruptFile if a file that it refers to is not in storage, so it is not complete.
         """
         subtasks = pending.subtasks(counted)
         checkpoint = CompletedCheckpoint(
@@ -121,9 +120,9 @@ class CompletedCheckpointStore:
         *,
         allow_non_restored_state: bool = False,
     ) -> RecoveredCheckpoint:
-        """The first of the candidates that is whole and fits the job.
+        """The first of the candidates that is intact and fits the job.
 
-        Raises Unusable, and StorageError where storage does not say.
+        Raises UnusableCheckpoint; StorageError if storage does not answer.
         """
         passed_over: dict[str, str] = {}
         for candidate in candidates:
@@ -159,10 +158,10 @@ class CompletedCheckpointStore:
         completed: bool,
         before_each: Callable[[], None] = lambda: None,
     ) -> None:
-        """Deletes a checkpoint that is subsumed, or was never completed; again does no more. Raises StorageError, and
-        what `before_each` raises, which is called before each step that deletes.
+        """Deletes a checkpoint that is subsumed, or was never completed. Idempotent. Raises StorageError, and what
+        `before_each` raises, which is called before each deletion.
 
-        `kept`: the directories of those that stay. What they refer to stays too.
+        `kept`: the directories of retained checkpoints. What they refer to stays, too.
         """
         if not completed:
             before_each()
@@ -178,11 +177,11 @@ class CompletedCheckpointStore:
         self._forget(directory)
 
     def remove(self, job_directory: str, retained: Iterable[CompletedCheckpoint]) -> None:
-        """Deletes what a job's checkpoints have left but for those that are retained. Raises StorageError."""
+        """Deletes what a job's checkpoints have left, except the retained ones. Raises StorageError."""
         disposal.remove_all(job_directory, [each.uri for each in retained], read=self._read)
 
     def _announce(self, metadata: CheckpointMetadata) -> None:
-        """From here on nothing that it refers to is deleted for another. Raises TornFile where that has begun."""
+        """From here on no other deletion removes what it refers to. Raises CorruptFile if that has begun."""
         files = _absolute_files(metadata)
         with self._lock:
             gone = files & self._doomed
@@ -191,7 +190,7 @@ class CompletedCheckpointStore:
             self._keep(metadata)
 
     def _mark_deleted(self, directory: str, files: set[str]) -> set[str]:
-        """Those of the files, now absolute, that no other checkpoint refers to which was added meanwhile."""
+        """The files, as absolute paths, that no checkpoint added meanwhile refers to."""
         storage = Storage.open(base_of(canonical(directory)))
         absolute = {storage.absolute(path) for path in files}
         with self._lock:

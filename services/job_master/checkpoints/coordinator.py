@@ -42,7 +42,7 @@ _COUNTED = frozenset(
 def _awaiting(
     state: JobMasterState, record: Record, checkpoint_id: int, attempt: str
 ) -> PendingCheckpoint | None:
-    """The checkpoint, where it awaits the Execution and the TaskExecutor that runs it speaks, in time."""
+    """The checkpoint, if it awaits the Execution and the sender is the TaskExecutor that runs it, in time."""
     pending = state.checkpoints.pending.get(checkpoint_id)
     execution = state.executions.get(attempt)
     if pending is None or execution is None or attempt not in pending.awaited:
@@ -159,10 +159,10 @@ def _is_active(state: JobMasterState) -> bool:
 def _continues(
     state: JobMasterState, pending: PendingCheckpoint, why: str, record: Record, *, drained: bool
 ) -> JobMasterState:
-    """The savepoint that the job was to end with has failed. Tasks that ended behind its barrier have to run again.
+    """The savepoint that the job should end with has failed. Tasks that ended behind its barrier must run again.
 
-    `drained`: one that is lost may have committed that its time has come to its end, and whoever goes on from there
-    would not know that it has not.
+    `drained`: a lost task may already have emitted the final watermark. Its replacement cannot know that, so the job
+    must go back to a checkpoint.
     """
     ended = drained or any(
         state.executions[state.current[vertex]].state is ExecutionState.FINISHED
@@ -227,7 +227,7 @@ def _answer_sent(
 
 
 def follow_attempts(state: JobMasterState, record: Record) -> JobMasterState:
-    """Notes when all tasks have begun to run, or do not any more; what may be discarded then."""
+    """Records when all tasks run, or do not any more, and which checkpoints may then be discarded."""
     checkpoints, all_run = state.checkpoints, state.all_run
     if all_run is (checkpoints.since is None):
         checkpoints = replace(checkpoints, since=record.header.time if all_run else None)
@@ -237,7 +237,7 @@ def follow_attempts(state: JobMasterState, record: Record) -> JobMasterState:
 
 
 def outgoing_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
-    """What is owed to clients, to TaskExecutors and, of checkpoints that begin or are given up, to itself."""
+    """The events to clients and TaskExecutors, and to itself for checkpoints that are triggered or aborted."""
     return [
         *request_answers(state),
         *_abort_checkpoints(state, now),
@@ -260,7 +260,7 @@ def request_answers(state: JobMasterState) -> list[OutgoingEvent]:
 
 
 def _abort_checkpoints(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
-    """CheckpointAborted, in the order in which they began."""
+    """CheckpointAborted, in the order of the triggers."""
     owed = []
     for number, pending in sorted(state.checkpoints.pending.items()):
         if pending.failure is not None:
@@ -293,7 +293,7 @@ def _timed_out(state: JobMasterState, pending: PendingCheckpoint) -> str:
 
 
 def deadline(state: JobMasterState) -> Time | None:
-    """When a checkpoint is due or has taken too long."""
+    """When a checkpoint is due or times out."""
     timeout = state.options.checkpointing.timeout
     times = [
         each.triggered + timeout
@@ -305,7 +305,7 @@ def deadline(state: JobMasterState) -> Time | None:
 
 
 def instructions(state: JobMasterState) -> list[Instruction]:
-    """What is to be done in storage, in the order in which it came up."""
+    """The storage instructions, in the order of their causes."""
     checkpoints, graph, job_id = state.checkpoints, state.graph, state.job_id
     if graph is None or not (checkpoints.has_outgoing or checkpoints.restoring is not None):
         return []

@@ -26,7 +26,7 @@ def notifications_for(
     cause: int,
     restore: RestoredCheckpoint | None = None,
 ) -> JobMasterState:
-    """Those of the Executions that a TaskExecutor still runs are to be told, each TaskExecutor once."""
+    """Notifications about those of the Executions that still run, one for each TaskExecutor."""
     by_resource: dict[str, list[str]] = {}
     for attempt in attempts:
         execution = state.executions.get(attempt)
@@ -43,7 +43,7 @@ def notifications_for(
 
 
 def participants(pending: PendingCheckpoint) -> list[str]:
-    """All Executions that have a part in a checkpoint, or were to have one."""
+    """All Executions that take or took part in a checkpoint."""
     done = [each.execution_attempt_id for each in pending.acknowledged.values()]
     return sorted([*pending.awaited, *done])
 
@@ -51,9 +51,8 @@ def participants(pending: PendingCheckpoint) -> list[str]:
 def started_attempts(
     state: JobMasterState, attempt: str, resource_id: str, restore: RestoredCheckpoint | None, cause: int
 ) -> JobMasterState:
-    """An Execution was submitted. If a checkpoint was completed meanwhile, its TaskExecutor is to know of it, too:
-    should it be started again, the one that it was submitted with may be gone.
-    """
+    """An Execution was submitted. If a checkpoint was completed meanwhile, its TaskExecutor must know it: if the task
+    restarts there, the checkpoint it was submitted with may be gone."""
     latest = state.checkpoints.latest
     if latest is None or latest == restore or latest.generation != state.generation:
         return state
@@ -67,7 +66,7 @@ def started_attempts(
 def withdraw_notifications(
     notices: Map[NoticeKey, Notification], checkpoint_id: int
 ) -> Map[NoticeKey, Notification]:
-    """Nobody is to begin a checkpoint that is over."""
+    """Withdraws the trigger of a checkpoint that is over."""
     left = notices
     for key in notices:
         if key[0] == checkpoint_id and key[1] is NotificationKind.TRIGGER:
@@ -76,7 +75,7 @@ def withdraw_notifications(
 
 
 def outgoing_events(state: JobMasterState) -> list[OutgoingEvent]:
-    """TriggerCheckpoint, ConfirmCheckpoint and AbortCheckpoint, in the order of what led to them."""
+    """TriggerCheckpoint, ConfirmCheckpoint and AbortCheckpoint, in the order of their causes."""
     owed = []
     for key in sorted(
         state.checkpoints.notifications, key=lambda key: (state.checkpoints.notifications[key].cause, key)

@@ -21,7 +21,7 @@ from ..topology import VertexKey
 
 
 class CheckpointRequest(msgspec.Struct, frozen=True):
-    """Somebody has asked for a checkpoint, a savepoint, or for the job to end with one."""
+    """A request for a checkpoint, a savepoint, or stop-with-savepoint."""
 
     offset: int
     time: Time
