@@ -19,7 +19,7 @@ from ..graph.stream_graph import StreamGraph
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
-    """How a job ended, or, where nobody waits for it (`tailrace run -d`), what is known of it."""
+    """The result of a job; with `tailrace run -d`, which does not wait, what is known at its submission."""
 
     job_id: str
     status: JobStatus
@@ -34,7 +34,7 @@ class CheckpointFailedError(Exception):
 
 
 class JobClient(Protocol):
-    """A job that was handed over."""
+    """A submitted job."""
 
     @property
     def job_id(self) -> str:
@@ -53,24 +53,24 @@ class JobClient(Protocol):
         """
 
     def trigger_savepoint(self, directory: str | None = None) -> str:
-        """Has a savepoint taken and waits for it; its own directory, a path or URI. Raises CheckpointFailedError.
+        """Takes a savepoint, waits for it, and returns its directory, a path or URI. Raises CheckpointFailedError.
 
-        It lies below `directory` (a path or URI that the cluster can write to; None: `state.savepoints.dir`), belongs
-        to whoever asked, and stays until it is disposed of.
+        It is created below `directory` (a path or URI that the cluster can write to; None: `state.savepoints.dir`) and
+        stays until it is disposed of.
         """
 
     def stop_with_savepoint(self, directory: str | None = None, *, drain: bool = False) -> str:
-        """As `trigger_savepoint`, and the job ends FINISHED with it, nothing being done after it.
+        """As `trigger_savepoint`; the job then ends with status FINISHED, and does nothing behind the savepoint.
 
-        `drain`: time comes to its end before, so that all windows and timers fire (advanceToEndOfEventTime); a job
-        that is to go on from the savepoint should not be drained.
+        `drain`: emits the maximum watermark first, so that all windows and timers fire (Flink's
+        advanceToEndOfEventTime). Do not drain a job that will continue from the savepoint.
         """
 
     def result(self) -> JobExecutionResult:
         """Waits until the job has ended. A detached client returns at once."""
 
     def accumulators(self) -> Mapping[str, float]:
-        """What the functions have counted so far, as last told by the tasks; final once the job has ended."""
+        """The accumulators that the tasks last reported; final once the job has ended."""
 
 
 class PipelineExecutor(Protocol):
@@ -111,12 +111,12 @@ def program_context(context: ProgramContext) -> Iterator[None]:
 
 
 def current_context() -> ProgramContext | None:
-    """What the program runs under; None where it was started as a plain Python program."""
+    """The context of the program; None if it was started as a plain Python program."""
     return _current
 
 
 def current_executor() -> PipelineExecutor:
-    """Who takes the program's graphs. Raises ProgramError where there is nobody."""
+    """The executor that takes the program's graphs. Raises ProgramError if there is none."""
     if _current is None:
         raise NotConnected(
             "this process is connected to no cluster: start the program with `tailrace run PROGRAM.py`"

@@ -27,7 +27,7 @@ class Key:
     """The column that the key is, where it is one."""
 
     def parameters(self) -> Mapping[str, Any]:
-        """What operators and HASH edges are told beside the selector."""
+        """The parameters of operators and HASH edges besides the selector."""
         return {"key_type": self.record_type.to_json(), "key_field": self.field}
 
 
@@ -69,7 +69,7 @@ def key_of(records: RecordType, key: Callable[[Any], Any] | str | int, key_type:
 
 
 def column_of(records: RecordType, field: str | int, step: str) -> Column:
-    """A field by its name, or by its position in a tuple. Raises ProgramError where there is none."""
+    """A field by its name, or by its position in a tuple. Raises ProgramError if it does not exist."""
 
     def refuse(reason: str) -> ProgramError:
         return ProgramError(reason, operator=step, location=caller_location())

@@ -135,7 +135,7 @@ def has_timers(function: object) -> bool:
 
 
 def is_rich(function: object) -> bool:
-    """Whether a function is told where it runs, or comes as a class: one for the StreamTask alone."""
+    """Whether a function gets a context or is an object of a class: then it runs in the StreamTask only."""
     if isinstance(function, (RichFunction, AggregateFunction)):
         return True
     if function is None or isinstance(function, type) or inspect.isroutine(function):
@@ -158,7 +158,7 @@ def called(function: Function) -> Any:
 
 
 def uses_itself(method: Function) -> bool:
-    """Whether a method uses the object that it belongs to; no where that cannot be told."""
+    """Whether a method uses its object; False if that is unknown."""
     code = getattr(method, "__code__", None)
     if code is None or not inspect.ismethod(method) or not code.co_varnames:
         return False

@@ -32,11 +32,11 @@ class Sources:
     def socket_text_stream(
         self, host: str, port: int, delimiter: str = "\n", max_retries: int = 0
     ) -> SingleOutputStreamOperator[str]:
-        """The text a server at host:port sends, cut at the delimiter, which is dropped; parallelism 1.
+        """The text that a server at host:port sends, split at the delimiter, which is dropped. Parallelism 1.
 
-        While the server cannot be reached, the source tries again up to `max_retries` times, half a second
-        apart (-1: without end), and then fails. Once connected it does not connect again: when the server
-        closes the connection the source is finished, and when the connection breaks it fails.
+        If the server is unreachable, the source retries up to `max_retries` times every half second (-1: for ever), and
+        then fails. It connects once: when the server closes the connection the source finishes, and when the connection
+        breaks it fails.
         """
         step = "socket_text_stream"
         check_text("host", host, operator=step)

@@ -42,7 +42,7 @@ def _method_type(function: Any, name: str, signature: Signature) -> RecordType:
 
 
 def type_argument(cls: type, base: type, index: int) -> object:
-    """What a subclass gives for a type parameter of its generic base; None where it does not say."""
+    """The argument of a subclass for a type parameter of its generic base; None if it has none."""
     for parent in getattr(cls, "__orig_bases__", cls.__bases__):
         origin = typing.get_origin(parent) or parent
         if not (isinstance(origin, type) and issubclass(origin, base)):
@@ -75,7 +75,7 @@ def _is_typevar(hint: object) -> bool:
 
 
 def _element(hint: object) -> RecordType:
-    """Of the elements of what a function returns: Iterator[X], list[X], tuple[X, ...], Iterable[X] | None, ..."""
+    """The element type of a function's result: Iterator[X], list[X], tuple[X, ...], Iterable[X] | None, ..."""
     if hint is str:
         return RecordType.of(str)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

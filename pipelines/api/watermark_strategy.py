@@ -27,7 +27,7 @@ class WatermarkStrategy(Generic[T]):
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy[Any]:
-        """Timestamps never fall within a subtask: what comes later than another is not older."""
+        """Timestamps of a subtask never decrease."""
         return WatermarkStrategy(0)
 
     @staticmethod

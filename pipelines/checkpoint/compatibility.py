@@ -56,9 +56,9 @@ def with_key_groups_of(metadata: CheckpointMetadata, graph: JobGraph) -> JobGrap
 
 
 def with_key_groups_at(uri: str | None, graph: JobGraph) -> JobGraph:
-    """As `with_key_groups_of`, of the checkpoint in a directory; the graph as it is where there is none.
+    """As `with_key_groups_of`, for the checkpoint in a directory; the graph unchanged if there is none.
 
-    It stays so where the checkpoint cannot be read, too: the JobMaster reads it, and says what is wrong with it.
+    It is also unchanged if the checkpoint cannot be read: the JobMaster reads it and reports the error.
     """
     if uri is None:
         return graph

@@ -31,7 +31,8 @@ class DeltaWriter:
         """Bytes of all messages so far."""
 
     def append(self, messages: Iterable[bytes]) -> None:
-        """Adds messages, at the latest written by the next `cut`. Raises StorageError; then make another chain."""
+        """Adds messages, which are written by the next `cut` at the latest. Raises StorageError; then start another
+        chain."""
         new = [bytes(each) for each in messages]
         if not new:
             return

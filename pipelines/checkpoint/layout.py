@@ -42,7 +42,7 @@ def taskowned_directory(job: str) -> str:
 
 
 def savepoint_directory(savepoints: str, job_id: str, own: str) -> str:
-    """A savepoint's directory in the one that was configured or asked for; `own` tells the job's savepoints apart."""
+    """The directory of a savepoint below the configured or requested one; `own` distinguishes savepoints of a job."""
     return posixpath.join(savepoints, f"savepoint-{job_id[:6]}-{own}")
 
 
@@ -64,5 +64,5 @@ def base_of(directory: str) -> str:
 
 
 def metadata_path(directory: str) -> str:
-    """Of a checkpoint's or savepoint's directory."""
+    """The `_metadata` file of a checkpoint's or savepoint's directory."""
     return posixpath.join(directory, METADATA)

@@ -39,7 +39,7 @@ _HEAD: Final = struct.Struct("<8sHQI")
 
 
 class OperatorOutline(msgspec.Struct, frozen=True):
-    """An operator as it was: `uid` None where its id follows from its position."""
+    """An operator of the checkpointed job. `uid` is None if its id follows from its position."""
 
     operator_id: str
     kind: str
@@ -136,15 +136,16 @@ def write_metadata(metadata: CheckpointMetadata) -> int:
 
 
 def directory_of(path: str) -> str:
-    """Of a checkpoint, as a person names it: by its directory or its `_metadata`."""
+    """The directory of a checkpoint that is named by its directory or its `_metadata`."""
     named = path.rstrip("/")
     return posixpath.dirname(named) if posixpath.basename(named) == METADATA else path
 
 
 def read_metadata(directory: str) -> CheckpointMetadata:
-    """Of a checkpoint's or savepoint's directory, or of its `_metadata`; its `uri` is where it is now.
+    """Reads the metadata of a checkpoint's or savepoint's directory, or of its `_metadata`; `uri` is its present
+    location.
 
-    Raises NoCheckpoint, TornFile, StorageError.
+    Raises NoCheckpoint, CorruptFile, StorageError.
     """
     storage = Storage.open(directory_of(directory))
     path = metadata_path(storage.uri)

@@ -41,7 +41,7 @@ class _Around(RichFunction):
 
 
 class KeyedMap(_Around, KeyedProcessFunction[Any, Any, Any]):
-    """Of a MapFunction, or a callable."""
+    """A MapFunction, or a callable, on a keyed stream."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
@@ -53,7 +53,7 @@ class KeyedMap(_Around, KeyedProcessFunction[Any, Any, Any]):
 
 
 class KeyedFlatMap(_Around, KeyedProcessFunction[Any, Any, Any]):
-    """Of a FlatMapFunction, or a callable."""
+    """A FlatMapFunction, or a callable, on a keyed stream."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
@@ -66,7 +66,7 @@ class KeyedFlatMap(_Around, KeyedProcessFunction[Any, Any, Any]):
 
 
 class KeyedFilter(_Around, KeyedProcessFunction[Any, Any, Any]):
-    """Of a FilterFunction, or a callable."""
+    """A FilterFunction, or a callable, on a keyed stream."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
@@ -78,7 +78,7 @@ class KeyedFilter(_Around, KeyedProcessFunction[Any, Any, Any]):
 
 
 class KeyedCoMap(_Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
-    """Of a CoMapFunction."""
+    """A CoMapFunction on keyed streams."""
 
     def __init__(self, function: CoMapFunction[Any, Any, Any]) -> None:
         super().__init__(function)
@@ -94,7 +94,7 @@ class KeyedCoMap(_Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
 
 
 class KeyedCoFlatMap(_Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
-    """Of a CoFlatMapFunction."""
+    """A CoFlatMapFunction on keyed streams."""
 
     def __init__(self, function: CoFlatMapFunction[Any, Any, Any]) -> None:
         super().__init__(function)
@@ -144,7 +144,7 @@ class TwoFlatMaps(_Around, CoFlatMapFunction[Any, Any, Any]):
 
 
 class WindowCall(_Around, ProcessWindowFunction[Any, Any, Any]):
-    """Of a callable (key, context, elements) -> records."""
+    """A callable (key, context, elements) -> records as a window function."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function)
@@ -156,7 +156,7 @@ class WindowCall(_Around, ProcessWindowFunction[Any, Any, Any]):
 
 
 class AllWindow(_Around, ProcessWindowFunction[Any, Any, Any]):
-    """Of a ProcessAllWindowFunction, or a callable (context, elements) -> records: the key is nobody's."""
+    """A ProcessAllWindowFunction, or a callable (context, elements) -> records, as a window function without a key."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)

@@ -42,7 +42,7 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """A number that is read when metrics are told."""
+        """A number that is read when metrics are reported."""
 
 
 class RuntimeContext(ABC):

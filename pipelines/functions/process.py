@@ -22,7 +22,7 @@ class TimerService(ABC):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """No record with a timestamp <= this is to be expected."""
+        """The watermark (ms): no record with a timestamp <= this is expected."""
 
     @abstractmethod
     def current_processing_time(self) -> int:
@@ -51,12 +51,12 @@ class Context(ABC):
     @property
     @abstractmethod
     def timestamp(self) -> int:
-        """Of the record, or the time of the timer (ms)."""
+        """The timestamp of the record, or the time of the timer (ms)."""
 
     @property
     @abstractmethod
     def timer_service(self) -> TimerService:
-        """The clocks; on keyed streams also timers. Raises TypeError on registering where there are no keys."""
+        """The current times; on keyed streams also timers. Registering a timer without a key raises TypeError."""
 
     @abstractmethod
     def output(self, tag: OutputTag[X], value: X) -> None:
@@ -69,7 +69,7 @@ class KeyedContext(Context, Generic[K]):
     @property
     @abstractmethod
     def current_key(self) -> K:
-        """Of the record or timer."""
+        """The key of the record or timer."""
 
 
 class OnTimerContext(KeyedContext[K]):

@@ -21,7 +21,7 @@ ACC = TypeVar("ACC")
 
 
 class RichFunction:
-    """A function that is told where it runs, and when it begins and ends."""
+    """A function with a runtime context, `open` and `close`."""
 
     def open(self, context: RuntimeContext) -> None:
         """Before the first record."""

@@ -73,7 +73,7 @@ class ValueState(ABC, Generic[T]):
 
     @abstractmethod
     def value(self) -> T | None:
-        """The value; the descriptor's default where there is none."""
+        """The value, or the descriptor's default."""
 
     @abstractmethod
     def update(self, value: T) -> None:

@@ -37,7 +37,7 @@ def fault(name: object) -> str | None:
 
 
 def bounded(counts: Mapping[str, float]) -> dict[str, float]:
-    """Of what somebody reports, that which can be: finite numbers under possible names, the first MOST by name."""
+    """The valid part of a report: finite numbers under valid names, the first MOST by name."""
     possible = sorted(name for name, value in counts.items() if fault(name) is None and math.isfinite(value))
     return {name: counts[name] for name in possible[:MAX_ACCUMULATORS]}
 

@@ -17,7 +17,7 @@ from ..types import PICKLED, RecordType
 
 
 def vertex_of(graph: JobGraph, vertex_id: str) -> JobVertex:
-    """The vertex of that id. Raises ValueError where there is none."""
+    """The vertex of that id. Raises ValueError if it does not exist."""
     for vertex in graph.vertices:
         if vertex.vertex_id == vertex_id:
             return vertex
@@ -34,7 +34,7 @@ def consumers(operators: Sequence[OperatorConfig]) -> Mapping[str, tuple[Operato
 
 
 def source_operator(vertex: JobVertex, edge: JobEdge) -> OperatorConfig:
-    """The operator of the edge's source vertex that sends on the edge. Raises ValueError where there is none."""
+    """The operator of the edge's source vertex that sends on the edge. Raises ValueError if it does not exist."""
     if edge.source_operator_id is None and vertex.operators:
         return vertex.operators[-1]
     for operator in vertex.operators:

@@ -8,9 +8,9 @@ from ...infra.redaction import redacted
 
 
 class ProgramError(Exception):
-    """A program cannot be run: what is wrong, in which operator, and at which line of it.
+    """A program cannot be run: what is wrong, in which operator, and in which line.
 
-    `str()` of it is one line; `location` is file:line of the user's program, where there is one.
+    `str()` is one line; `location` is file:line of the user's program, if known.
     """
 
     def __init__(self, reason: str, *, operator: str | None = None, location: str | None = None) -> None:

@@ -151,7 +151,7 @@ class ExecutionJobVertex:
 
     @property
     def slot_sharing_group(self) -> str:
-        """Whose slots its subtasks share; a name that no group can have where it shares with nobody."""
+        """The slot sharing group; a name that no group can have if the vertex shares with nobody."""
         return self.job_vertex.slot_sharing_group or f"/{self.vertex_id}"
 
     @cached_property

@@ -145,7 +145,7 @@ def _operator(node: StreamNode, before: StreamEdge | None, ids: Mapping[int, str
 
 
 def _sum(profiles: list[ResourceProfile]) -> ResourceProfile | None:
-    """What a chain wants: all that its operators want; None where none says anything."""
+    """The sum of the resources of a chain's operators; None if no operator specifies any."""
     if not profiles:
         return None
     amounts: Counter[str] = Counter()

@@ -37,7 +37,7 @@ MAX_ARGUMENT_LENGTH = 1_000_000
 
 
 def truncate_name(name: str) -> str:
-    """A name that is made of others, such as that of a chain, cut to what is allowed."""
+    """Truncates a composed name, such as that of a chain, to the allowed length."""
     return name if len(name) <= MAX_NAME_LENGTH else f"{name[: MAX_NAME_LENGTH - 3]}..."
 
 

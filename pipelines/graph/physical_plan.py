@@ -36,7 +36,7 @@ def output_topic(cluster: str, job: str) -> str:
 
 
 def job_of_topic(cluster: str, topic: str) -> str | None:
-    """The job whose topic that is; None where it is no job's. A job id has no dot."""
+    """The job of a topic; None if it is not a job's topic. A job id has no dot."""
     prefix = f"{cluster}.job."
     return topic.removeprefix(prefix).partition(".")[0] if topic.startswith(prefix) else None
 
@@ -47,7 +47,7 @@ def consumer_group(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
 
 
 def transactional_id(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
-    """Of an ExecutionVertex, not of an attempt: a new attempt's init_transactions fences the old one's."""
+    """The id of an ExecutionVertex, not of an attempt: init_transactions of a new attempt fences the old one."""
     return f"{cluster}.{job}.{vertex_id}.{subtask}"
 
 

@@ -94,9 +94,9 @@ def check(files: Sequence[PythonFile]) -> None:
 
 
 def collect_files(path: str) -> tuple[PythonFile, ...]:
-    """A file, or all files of a directory below the directory's name. Raises ProgramError.
+    """A file, or all files of a directory, below the directory's name. Raises ProgramError.
 
-    Of a directory that is no package itself, its modules and packages are also shipped without the directory's name, so
+    If a directory is not a package itself, its modules and packages are also shipped without the directory's name, so
     that they can be imported.
     """
     found = Path(path)

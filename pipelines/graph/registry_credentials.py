@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def read_credentials(file: str | None, url: str) -> str | None:
-    """`user:password` for the registry at the URL; None where the file has none, or there is no file.
+    """`user:password` for the registry at the URL; None if the file has none, or there is no file.
 
     Raises ValueError, one line without the secret.
     """

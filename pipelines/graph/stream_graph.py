@@ -14,7 +14,7 @@ DEFAULT_SLOT_SHARING_GROUP = "default"
 
 
 class ChainingStrategy(StrEnum):
-    """With whom an operator may share a task."""
+    """Whether an operator may be chained to others."""
 
     ALWAYS = "ALWAYS"
     """With what is before and after it."""

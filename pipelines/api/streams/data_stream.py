@@ -285,10 +285,11 @@ class DataStream(Partitioning[T], Sinks[T]):
         function: Callable[[pa.RecordBatch], pa.RecordBatch | pa.Table],
         output_type: object = None,
     ) -> SingleOutputStreamOperator[Any]:
-        """Arrow record batches for Arrow record batches: one column per field, or `value` (see `pipelines.types`).
+        """A function from Arrow record batches to Arrow record batches: one column per field, or `value` (see
+        `pipelines.types`).
 
-        Batches are what came in together, of any size from one record on. `output_type` says what records the columns
-        of the result are; None: the same as the input's.
+        A batch holds records that arrived together: one or more. `output_type` is the record type of the result's
+        columns; None: that of the input.
         """
         of = self._checked("map_batches", function, signatures.BATCHES, output_type or self.record_type)
         if PICKLED in (self.record_type, of):

@@ -13,7 +13,7 @@ from .base import OneFunction, Physical, Surroundings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketTextStream(Physical):
-    """Text from a socket, cut at the delimiter."""
+    """Text from a socket, split at the delimiter."""
 
     KIND = OperatorKind.SOCKET_TEXT_STREAM
 
