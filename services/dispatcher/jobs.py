@@ -284,8 +284,7 @@ def request_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherSt
 
 
 def request_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
-    """Requests the suspension of a job, at once or when its JobMaster has it; a job that is to be cancelled stays so.
-    """
+    """Requests the suspension of a job: at once, or when its JobMaster has it. A request to cancel stays."""
     if job.cancel or job.suspend:
         return state
     if job.phase is Phase.RUNNING:

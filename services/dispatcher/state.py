@@ -16,8 +16,7 @@ from ..core.time_index import FifoTimeIndex
 
 
 class Phase(StrEnum):
-    """The phase of a job at the Dispatcher. Each phase but RUNNING, SUSPENDED and ENDED requires an event to be sent.
-    """
+    """The phase of a job at the Dispatcher. Each phase but RUNNING, SUSPENDED and ENDED owes an event."""
 
     BUILDING = "BUILDING"
     """An entry point's program is building its graph."""

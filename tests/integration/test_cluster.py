@@ -250,7 +250,7 @@ def assert_counted_right(cluster: Cluster, job_id: str, text: TextServer) -> Non
 
 def test_a_cluster_that_runs_is_not_started_twice(cluster: Cluster) -> None:
     before = cluster.record
-    assert "runs already" in cluster.ok("cluster", "start").stderr
+    assert "already runs" in cluster.ok("cluster", "start").stderr
     assert cluster.record == before
     status = json.loads(cluster.ok("cluster", "status", "-o", "json").stdout)
     assert status["slots"] == {"total": 4, "free": 4}

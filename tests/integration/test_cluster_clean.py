@@ -101,5 +101,5 @@ def test_an_empty_log_is_taken_for_the_wrong_one(
     snapshot.write_bytes(b"any")
     assert main(["cluster", "clean", "--yes"]) == ExitCode.NOT_FOUND
     err = capsys.readouterr().err
-    assert "holds no event, but 1 things of it are kept elsewhere: is this its Kafka?" in err
+    assert "holds no event, but 1 resources of the cluster exist elsewhere" in err
     assert snapshot.exists()

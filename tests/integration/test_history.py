@@ -160,7 +160,7 @@ def test_submissions_come_behind_those_that_an_imported_log_has_admitted(
     code, out, _ = run("log", "import", path, *into)
     assert code == 0
     assert out.splitlines()[2] == (
-        f"{topic}: filled up with 10 records, to where the log has admitted submissions"
+        f"{topic}: filled with 10 records, up to the last admitted submission of the log"
     )
     assert ends(recorded.servers, topic) == {0: 3, 1: 7}
     code, out, _ = run("log", "import", path, "-o", "json", *into)

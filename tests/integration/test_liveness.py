@@ -139,7 +139,7 @@ def test_a_master_that_hangs_is_missed_and_task_executors_register_again(
         os.kill(hanging, signal.SIGCONT)
     assert isinstance(fact.body, task_executor.HeartbeatTimedOut)
     assert fact.body.peer == "resource_manager"
-    assert "tasks run on" in fact.body.reason
+    assert "tasks keep running" in fact.body.reason
     said.until(resource_manager.RegisterTaskExecutor)
     said.until(task_executor.TaskExecutorRegistrationSuccess)
     said.until_silent()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,18 @@ class Home:
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=self._environment, stdout=pipe, stderr=pipe, text=True)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """A process that is killed where the test fails, so that the failure shows at once."""
         with self.popen(*arguments) as process:
+            try:
+                yield process
+            except BaseException:
+                process.kill()
+                raise
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        with self.running(*arguments) as process:
             out, err = process.communicate(timeout=200)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
@@ -103,14 +114,14 @@ def test_of_three_masters_one_leads_and_when_it_is_killed_another(home: Home) ->
     wait_until(lambda: home.leader() not in (None, first))
     second = home.leader()
 
-    with home.popen("jobmanager") as joined:
+    with home.running("jobmanager") as joined:
         address = f":{joined.pid}"
         wait_until(lambda: any(each["address"].endswith(address) for each in home.status()["masters"]))
         assert home.leader() == second, "who joins stands by"
 
         assert f"{first} stands by" in home.start()
         assert home.leader() == second
-        assert "runs already" in home.start()
+        assert "already runs" in home.start()
 
         everything = home.everything()
         assert len(everything) == 5
@@ -158,7 +169,7 @@ def test_whom_nobody_elects_is_refused_beside_elected_ones_and_until_it_is_told_
     for each in home.record.processes:
         os.kill(each.pid, signal.SIGKILL)
     assert home.run(*unelected).returncode == ExitCode.USAGE
-    with home.popen(*unelected, "-D", "high-availability.abandon-election=true") as alone:
+    with home.running(*unelected, "-D", "high-availability.abandon-election=true") as alone:
         try:
             wait_until(lambda: str(home.status()["leader"]).endswith(f":{alone.pid}"))
         finally:

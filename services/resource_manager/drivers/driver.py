@@ -21,8 +21,7 @@ class WorkerNotStarted(Exception):
 
 
 class WorkerDriver(Protocol):
-    """Starts and stops workers. All methods may be called from any thread, and may take as long as the platform needs.
-    """
+    """Starts and stops workers. Any thread may call any method. A method may take as long as the platform needs."""
 
     def start(self, resource_id: str, number_of_slots: int) -> str:
         """Starts a TaskExecutor that registers under this name; returns its address, for people.
@@ -39,8 +38,7 @@ class WorkerDriver(Protocol):
         ...
 
     def survivors(self) -> Mapping[str, str]:
-        """The running workers, whichever jobmanager started them: resource id -> address. Their ends are reported, too.
-        """
+        """All running workers, of each jobmanager: resource id -> address. Their ends are reported too."""
         ...
 
     def close(self) -> None:
