@@ -7,6 +7,7 @@ to: one each of Dispatcher, ResourceManager and JobMaster, and a TaskExecutor wi
 
 from __future__ import annotations
 
+import itertools
 import timeit
 from collections.abc import Sequence
 
@@ -67,7 +68,7 @@ class InMemory:
                 epoch=1,
                 decided_at=0,
                 now=NOW,
-                count=0,
+                numbers=itertools.count(),
             )
         )
 
@@ -77,7 +78,13 @@ class InMemory:
         decided_at = self._offset
         self._append(
             with_headers(
-                [owed], cluster="c", sender=sender, epoch=epoch, decided_at=decided_at, now=NOW, count=0
+                [owed],
+                cluster="c",
+                sender=sender,
+                epoch=epoch,
+                decided_at=decided_at,
+                now=NOW,
+                numbers=itertools.count(),
             )
         )
 

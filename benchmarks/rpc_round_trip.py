@@ -6,6 +6,7 @@ them, and what the jobmanager does in between.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -50,7 +51,9 @@ def event(body: Body, recipient: str, count: int) -> Event:
     """Said by the benchmark's TaskExecutor."""
     owed = [OutgoingEvent(recipient, body, None)]
     now = time.time_ns() // 1000
-    return with_headers(owed, cluster="bench", sender=ADDRESS, epoch=1, decided_at=0, now=now, count=count)[0]
+    return with_headers(
+        owed, cluster="bench", sender=ADDRESS, epoch=1, decided_at=0, now=now, numbers=itertools.count(count)
+    )[0]
 
 
 def hops(log: EventLog, tail: Tail) -> list[float]:

@@ -7,6 +7,7 @@ raw limit is the same three hops, on the same log, without roles: who reads a re
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Iterable
@@ -84,7 +85,9 @@ def relay(bootstrap_servers: str, cluster: str, reads: str, end: int) -> float:
 def sealed(sender: str, owed: Iterable[OutgoingEvent], count: int) -> list[Event]:
     """With headers, as a host adds them."""
     now = time.time_ns() // 1000
-    return with_headers(owed, cluster="raw", sender=sender, epoch=1, decided_at=0, now=now, count=count)
+    return with_headers(
+        owed, cluster="raw", sender=sender, epoch=1, decided_at=0, now=now, numbers=itertools.count(count)
+    )
 
 
 def raw_per_s(bootstrap_servers: str, cluster: str) -> float:

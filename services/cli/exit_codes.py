@@ -72,7 +72,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.history.log_position:PositionOutOfRange": ExitCode.NOT_FOUND,
     "services.history.sql.errors:SparkUnavailable": ExitCode.PROCESS_FAILED,
     "services.history.sql.errors:SqlError": ExitCode.USAGE,
-    "services.host.host:Deposed": ExitCode.DEPOSED,
+    "services.host.host_core:Deposed": ExitCode.DEPOSED,
     "services.log.event_log:LogTruncated": ExitCode.UNREACHABLE,
     "services.log.event_log:LogUnavailable": ExitCode.UNREACHABLE,
     "services.log.topic_validation:UnfitTopic": ExitCode.UNREACHABLE,

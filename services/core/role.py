@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -192,12 +192,12 @@ def with_headers(
     epoch: int,
     decided_at: int,
     now: Time,
-    count: int,
+    numbers: Iterator[int],
     decided: bool = False,
 ) -> list[Event]:
-    """Adds headers and truncates long reasons. `count` is the number of events that the sender has sent in this epoch;
-    it makes ids unique. `decided`: True for events that `decide` returned at `now` for the state after `decided_at`;
-    False for events that a shell reports."""
+    """Adds headers and truncates long reasons. Each event takes the next of `numbers`, which makes its id unique.
+    `decided`: True for events that `decide` returned at `now` for the state after `decided_at`; False for events that a
+    shell reports."""
     speaker = _sender_id(cluster, sender, epoch)
     return [
         Event(
@@ -213,7 +213,7 @@ def with_headers(
             ),
             truncate_reasons(event.body),
         )
-        for number, event in enumerate(owed, count)
+        for event, number in zip(owed, numbers, strict=False)
     ]
 
 

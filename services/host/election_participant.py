@@ -1,12 +1,10 @@
 """Decides which elections a process joins, and whether a grant may be claimed in the log.
 
 A process joins the elections for its own roles at start-up. It joins the election for a job later, to keep ZooKeeper
-out
-of job submission: the Dispatcher's leader leads unclaimed jobs implicitly, and joins a job's election once the job has
-run for a moment, one job after the other. Short jobs never reach ZooKeeper, and many jobs that start at once do not
-wait
-for each other's latches. Other masters join a job's election once the Dispatcher has a later leader than the one that
-started the job, or once a process has claimed the job. No process joins the election for a quiescent job.
+out of job submission: the Dispatcher's leader leads unclaimed jobs implicitly, and joins a job's election once the job
+has run for a moment, one job after the other. Short jobs never reach ZooKeeper, and many jobs that start at once do not
+wait for each other's latches. Other masters join a job's election once the Dispatcher has a later leader than the one
+that started the job, or once a process has claimed the job. No process joins the election for a quiescent job.
 
 Many masters learn of many new jobs at the same moment, and the fastest would win all elections. Each master therefore
 waits for a short time that depends on the job and the master. This spreads the leaders, and their successors, over the
@@ -76,7 +74,7 @@ class ElectionParticipant:
 
     def __init__(
         self,
-        mandates: LeaderElection,
+        election: LeaderElection,
         replica: Replica,
         roles: Iterable[str],
         *,
@@ -84,7 +82,7 @@ class ElectionParticipant:
         opposed: bool,
         clock: Clock,
     ) -> None:
-        self._mandates = mandates
+        self._election = election
         self._replica = replica
         self._roles = tuple(roles)
         self._session = session
@@ -118,7 +116,7 @@ class ElectionParticipant:
         """Returns when to join the next job's election, or None."""
         return self._soon.earliest()
 
-    def granted_epochs(self, role: str) -> None:
+    def on_leader_elected(self, role: str) -> None:
         """Records that the log has a new leader of the role."""
         if not self._begun:
             return
@@ -126,6 +124,10 @@ class ElectionParticipant:
             self._check_all_jobs()
         else:
             self.on_state_changed(role)
+
+    def next_join(self, job: str) -> Time | None:
+        """Returns when to join the election of a job; None: not planned."""
+        return self._soon.get(job)
 
     def on_state_changed(self, role_address: str) -> bool:
         """Processes a changed state; returns whether the address is a job that is quiescent now."""
@@ -140,7 +142,7 @@ class ElectionParticipant:
             self._spent.pop(role_address, None)
             leader = self._replica.leadership.leader(role_address)
             mine = leader is not None and leader.session == self._session
-            self._mandates.leave(role_address, for_ever=mine)
+            self._election.leave(role_address, for_ever=mine)
         return True
 
     def is_valid(self, role: str, granted: int | None) -> bool:
@@ -170,7 +172,7 @@ class ElectionParticipant:
         if self._stood.pop(role, None) is not None:
             if granted is not None:
                 self._spent[role] = granted
-            self._mandates.leave(role)
+            self._election.leave(role)
             self._join(role)
 
     def _check_all_jobs(self) -> None:
@@ -180,7 +182,7 @@ class ElectionParticipant:
     def _join(self, role: str) -> None:
         if role not in self._stood:
             self._stood[role] = self._replica.leadership.epoch(role)
-            self._mandates.join(role)
+            self._election.join(role)
 
     def _consider(self, job: str) -> None:
         leadership, state = self._replica.leadership, self._replica.states[job]

@@ -130,7 +130,7 @@ def run(
         leads=(DISPATCHER, RESOURCE_MANAGER, REST_SERVER),
         process_address=own_address,
         session=own_session,
-        mandates=mandates,
+        election=mandates,
         endpoints=blobs.endpoints,
         clock=clock,
         on_unreadable=lambda unreadable: letters.post(unreadable, clock()),

@@ -13,6 +13,7 @@ facts were foretold.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -241,7 +242,7 @@ class Simulator:
             epoch=epoch,
             decided_at=self.replica.offset if decided_at is None else decided_at,
             now=self.now,
-            count=count,
+            numbers=itertools.count(count),
             decided=decided,
         )
         for event in events:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -63,7 +64,9 @@ def on_kafka(
 def beats(*recipients: str, sender: str = "resource_manager") -> list[Event]:
     body = task_executor.HeartbeatFromResourceManager()
     owed = [OutgoingEvent(recipient, body, None) for recipient in recipients]
-    return with_headers(owed, cluster="c", sender=sender, epoch=3, decided_at=9, now=1, count=0)
+    return with_headers(
+        owed, cluster="c", sender=sender, epoch=3, decided_at=9, now=1, numbers=itertools.count()
+    )
 
 
 def recipients(records: Sequence[Record]) -> list[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +24,11 @@ from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, L
 from tailrace.schemas.states import EXECUTION_ENDS
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin, ResourceProfile
 from tailrace.services.core.leadership import LeadershipState
-from tailrace.services.core.role import IllegalEvent, Instruction, OutgoingEvent, Time, kind_of, with_headers
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import IllegalEvent, Instruction, OutgoingEvent, Time, kind_of
 from tailrace.services.dispatcher.role import BuildJobGraph
+from tailrace.services.election.leader_election import LeaderElection
+from tailrace.services.host.host_core import Deposed, HostCore, HostIdentity
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.worker_pool import WorkerState
 from tailrace.services.simulation.checkpoint_storage import CHECKPOINT_INSTRUCTIONS
@@ -216,6 +219,39 @@ class AsyncSimulator:
         return None
 
 
+class SharedReplica(Replica):
+    """The states of the addresses that a process serves, as `truth` has folded them, up to the position of the
+    process."""
+
+    def __init__(self, world: AsyncSimulator, only: Callable[[str], bool]) -> None:
+        super().__init__([])
+        self._world = world
+        self._serves = only
+        self.offset = len(world.log) - 1
+        self.leadership = world.truth.leadership
+        for address, state in world.truth.states.items():
+            if only(address):
+                self._note(address, state)
+
+    def role(self, role_address: str, level: int | None = None) -> Any:
+        return self._world.truth.role(role_address, level)
+
+    def apply(self, record: Record) -> list[str]:
+        self.offset = record.offset
+        self.leadership = self._world.leaderships[record.offset]
+        changed = [pair for pair in self._world.changed[record.offset] if self._serves(pair[0])]
+        for address, state in changed:
+            self._note(address, state)
+        return [address for address, _ in changed]
+
+    def _note(self, address: str, state: Any) -> None:
+        self.states[address] = state
+        if self.role(address).is_quiescent(state):
+            self._awake.pop(address, None)
+        else:
+            self._awake[address] = None
+
+
 @dataclass(eq=False)
 class SimulatedProcess:
     """One process: what it leads, how far it has read, what runs in it."""
@@ -224,26 +260,24 @@ class SimulatedProcess:
     leads: tuple[str, ...]
     slots: int = 0
     profile: ResourceProfile = PROFILE
-    states: dict[str, Any] = field(default_factory=dict)
-    """By address, as they are at `position`."""
     position: int = 0
     """How far it has read: the offset of the next event."""
     stalled: bool = False
     """Whether it does nothing for now (SIGSTOP, a long pause): it goes on where it was."""
     deaf: bool = False
     """Whether it reads nothing for now, and does all else: its consumer is given nothing."""
-    appended_to: int = -1
-    said: int = 0
     registered: bool = False
     session: str = ""
-    epochs: dict[str, int] = field(default_factory=dict)
     begun: set[tuple[str, str]] = field(default_factory=set)
     unsaid: list[Event] = field(default_factory=list)
     running: dict[str, Subtask] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     checkpoints: TaskCheckpoints = field(init=False)
-    dirty: dict[str, None] = field(default_factory=dict)
-    deadlines: dict[str, Time] = field(default_factory=dict)
+    election: LeaderElection | None = None
+    """None: it leads whatever it was started for."""
+    core: HostCore = field(init=False)
+    states: Mapping[str, Any] = field(init=False)
+    """By address, as they are at `position`."""
 
     def __post_init__(self) -> None:
         world = self.world
@@ -251,19 +285,14 @@ class SimulatedProcess:
         world.sessions += 1
         self.session = f"session {world.sessions}"
         self.position = len(world.log)
-        self.claims()
-
-    def claims(self) -> None:
-        """It leads whatever it was started for."""
-        world = self.world
-        self.states = {each: state for each, state in world.truth.states.items() if self.serves(each)}
-        for role in self.leads:
-            self.epochs[role] = world.truth.leadership.epoch(role) + 1
-            body = LeaderElected(role=role, epoch=self.epochs[role], address="sim", session=self.session)
-            self.say(role, OutgoingEvent(EVERYONE, body, None))
-        self.fold()
-        for each in self.states:
-            self._touched(each)
+        replica = SharedReplica(world, self.serves)
+        self.states = replica.states
+        self.core = HostCore(replica, HostIdentity("sim", self.leads, "sim", self.session), self.election)
+        self.core.start(world.now)
+        if self.election is None:
+            # It claims whatever it was started for, and reads its claims before anybody says anything.
+            self.decide()
+            self.core.fold(self.read(), world.now)
 
     def serves(self, address: str) -> bool:
         """Whether it folds the states of an address."""
@@ -276,13 +305,13 @@ class SimulatedProcess:
         return self.world.is_alive(self)
 
     def leads_address(self, address: str) -> bool:
-        """Whether it decides for an address that it serves."""
-        return True
+        """Whether it decides for an address."""
+        return self.core.term_for(address) is not None
 
     def is_busy(self) -> bool:
         """Whether it has something to read, to look at, or to say."""
         unread = self.position < len(self.world.log) and not self.deaf
-        return bool(unread or self.unsaid or self.dirty or self.checkpoints.is_behind())
+        return bool(unread or self.unsaid or not self.core.is_idle or self.checkpoints.is_behind())
 
     def configure(self) -> None:
         """The leader says by which configuration it goes, if the log's last one is another."""
@@ -308,23 +337,31 @@ class SimulatedProcess:
             if worker.driven and worker.state in LIVE_WORKER_STATES and resource_id not in survivors:
                 self._lost("resource_manager", resource_id, "it has not survived")
 
+    def read(self, count: int | None = None) -> list[Record]:
+        """The next events."""
+        end = len(self.world.log) if count is None else min(len(self.world.log), self.position + count)
+        records = self.world.log[self.position : end]
+        self.position = end
+        return records
+
     def fold(self, count: int | None = None) -> None:
-        """Reads on, one event at a time; a deposed process ends where it reads of it."""
-        if self.deaf:
+        """Reads on; the process ends where it reads that it is deposed, or that its cluster has ended."""
+        if self.deaf or not self.is_alive():
             return
-        world = self.world
-        end = len(world.log) if count is None else min(len(world.log), self.position + count)
-        for offset in range(self.position, end):
-            self.position = offset + 1
-            for address, state in world.changed[offset]:
-                if self.serves(address):
-                    self.states[address] = state
-                    self._touched(address)
-            body = world.log[offset].body
-            deposed = isinstance(body, LeaderElected) and body.epoch > self.epochs.get(body.role, body.epoch)
-            if deposed or (isinstance(body, ClusterTerminated) and not self.slots):
-                self.end()
-                return
+        records = self.read(count)
+        try:
+            self.core.fold(records, self.world.now)
+        except Deposed:
+            self.end()
+        if any(self._ends_with(record) for record in records):
+            self.end()
+
+    def _ends_with(self, record: Record) -> bool:
+        return (
+            isinstance(record.body, ClusterTerminated)
+            and not self.slots
+            and self.world.admitted[record.offset]
+        )
 
     def end(self) -> None:
         """The process is gone."""
@@ -339,24 +376,36 @@ class SimulatedProcess:
 
     def decide(self, only: int | None = None) -> None:
         """One turn of the host's loop. With `only`, the process dies after appending so many events."""
-        if self.position <= self.appended_to or not self.is_alive():
+        if not self.is_alive():
             return
-        now, truth = self.world.now, self.world.truth
-        due = [each for each, deadline in self.deadlines.items() if deadline <= now]
-        looked_at, self.dirty = list(dict.fromkeys([*self.dirty, *due])), {}
-        owed: list[tuple[str, OutgoingEvent]] = []
-        for address in looked_at:
-            owed += [(address, each) for each in truth.role(address).decide(self.states[address], now)]
-        self._append(owed if only is None else owed[:only])
+        ready = self.core.step((), self.world.now)
+        for address in ready.retire:
+            self.retire(address)
+        if only is None:
+            for address, instructions, _ in ready.perform:
+                self.perform(address, instructions)
+        first = len(self.world.log)
+        for event in ready.append[:only]:
+            self.world.append([event], by_shell=isinstance(event.body, LeaderElected))
         if only is not None:
             self.end()
             return
-        if self.leads[0] in self.states and self.slots and not self.registered:
-            self._register()
-        for address in looked_at:
-            self._look_after(address)
+        self.core.advance(ready, range(first, len(self.world.log)), (), self.position - 1)
         if self.slots and self.leads[0] in self.states and self.states[self.leads[0]].left:
             self.end()
+
+    def perform(self, address: str, instructions: Sequence[Instruction]) -> None:
+        """What a shell does: each instruction once."""
+        if self.slots and not self.registered:
+            self._register()
+        for instruction in instructions:
+            if (address, instruction.key) not in self.begun:
+                self.begun.add((address, instruction.key))
+                self._perform(address, instruction)
+
+    def retire(self, address: str) -> None:
+        """It begins afresh if it is led again."""
+        self.begun = {pair for pair in self.begun if pair[0] != address}
 
     def speak(self, count: int | None = None) -> None:
         """The shells say what they have to say."""
@@ -366,11 +415,11 @@ class SimulatedProcess:
 
     def say(self, address: str, owed: OutgoingEvent) -> None:
         """A shell says something that is in the log at once."""
-        self.world.append([self._seal(address, owed)], by_shell=True)
+        self.world.append(self.core.with_headers(address, [owed], self.world.now), by_shell=True)
 
     def mean_to_say(self, address: str, owed: OutgoingEvent) -> None:
         """A shell says something that will be in the log sooner or later, unless the process dies before."""
-        self.unsaid.append(self._seal(address, owed))
+        self.unsaid += self.core.with_headers(address, [owed], self.world.now)
 
     def report(
         self,
@@ -428,35 +477,8 @@ class SimulatedProcess:
         claim = self.world.truth.leadership.leader(role)
         return None if claim is None or claim.offset >= self.position else claim.offset
 
-    def _touched(self, address: str) -> None:
-        self.dirty[address] = None
-        deadline = self.world.truth.role(address).deadline(self.states[address])
-        if deadline is None:
-            self.deadlines.pop(address, None)
-        else:
-            self.deadlines[address] = deadline
-
-    def _append(self, owed: list[tuple[str, OutgoingEvent]]) -> None:
-        if owed:
-            self.world.append([self._seal(address, each, decided=True) for address, each in owed])
-            self.appended_to = len(self.world.log) - 1
-
-    def _seal(self, address: str, owed: OutgoingEvent, *, decided: bool = False) -> Event:
-        count, self.said = self.said, self.said + 1
-        return with_headers(
-            [owed],
-            cluster="sim",
-            sender=address,
-            epoch=self.epochs[address if address in self.epochs else "dispatcher"],
-            decided_at=self.position - 1,
-            now=self.world.now,
-            count=count,
-            decided=decided,
-        )[0]
-
     def _register(self) -> None:
         self.registered = True
-        self.dirty[self.leads[0]] = None
         resource_id = self.leads[0].partition("/")[2]
         own = self.leads[0]
         owed = register_event(
@@ -468,15 +490,6 @@ class SimulatedProcess:
             cause=self._claim(own),
         )
         self.mean_to_say(own, owed)
-
-    def _look_after(self, address: str) -> None:
-        if self.slots and not self.registered:
-            return
-        role = self.world.truth.role(address)
-        for instruction in role.instructions(self.states[address]):
-            if (address, instruction.key) not in self.begun:
-                self.begun.add((address, instruction.key))
-                self._perform(address, instruction)
 
     def _perform(self, address: str, instruction: Instruction) -> None:
         match instruction:

@@ -166,6 +166,7 @@ def test_all_jobs_are_taken_over_with_the_dispatcher() -> None:
     (successor,) = world.masters
     successor.fold()
     successor.decide()
+    successor.fold()
     claims = [each.body.role for each in world.log[before:] if isinstance(each.body, LeaderElected)]
     assert claims == ["dispatcher", "resource_manager"]
     assert all(successor.leads_address(f"job_master/j{number}") for number in range(50))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from msgspec.structs import replace
 
 from tailrace.schemas import dispatcher, job_master, resource_manager, task_executor
@@ -129,7 +131,7 @@ def test_a_refusal_that_comes_late_does_not_open_the_way_for_what_was_admitted_b
         epoch=0,
         decided_at=0,
         now=cluster.now,
-        count=0,
+        numbers=itertools.count(),
     )[0]
     source = Origin(topic="sim.submissions", partition=0, offset=6)
     admitted = Record(len(cluster.log), replace(said.header, origin=source), said.body)

@@ -17,7 +17,7 @@ from tailrace.services.cli.exit_codes import CODES, CommandFailure, ExitCode, to
 from tailrace.services.cli.local.cluster_record import ClusterRecord, ProcessRecord, read_record, write_record
 from tailrace.services.client import JobRejectedError, NoAnswerError
 from tailrace.services.host.election_participant import StaleElectionEpoch
-from tailrace.services.host.host import Deposed
+from tailrace.services.host.host_core import Deposed
 from tailrace.services.log import LogTruncated, LogUnavailable
 from tailrace.services.snapshots.state_hash_auditor import ReplicaDiverged
 

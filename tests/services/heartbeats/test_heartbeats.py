@@ -3,6 +3,7 @@ not, and what is made of a report that contradicts the log. Time is the test's o
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -82,7 +83,9 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sealed(sender: str, owed: Sequence[OutgoingEvent]) -> list[Event]:
-    return with_headers(owed, cluster="c", sender=sender, epoch=1, decided_at=7, now=0, count=0)
+    return with_headers(
+        owed, cluster="c", sender=sender, epoch=1, decided_at=7, now=0, numbers=itertools.count()
+    )
 
 
 def worker(name: str, instance: str = "1") -> WorkerRegistration:
@@ -490,7 +493,13 @@ def test_a_heartbeat_of_a_deposed_master_is_none() -> None:
     def of_epoch(epoch: int) -> list[Event]:
         owed = [OutgoingEvent("*", beat_of_master, None)]
         return with_headers(
-            owed, cluster="c", sender="resource_manager", epoch=epoch, decided_at=0, now=0, count=0
+            owed,
+            cluster="c",
+            sender="resource_manager",
+            epoch=epoch,
+            decided_at=0,
+            now=0,
+            numbers=itertools.count(),
         )
 
     job.master.topic.send(of_epoch(2))
@@ -504,7 +513,9 @@ def test_each_master_has_epochs_of_its_own() -> None:
     job = Job()
     body = task_executor.HeartbeatFromResourceManager()
     owed = [OutgoingEvent("*", body, None)]
-    later = with_headers(owed, cluster="c", sender="resource_manager", epoch=9, decided_at=0, now=0, count=0)
+    later = with_headers(
+        owed, cluster="c", sender="resource_manager", epoch=9, decided_at=0, now=0, numbers=itertools.count()
+    )
     job.master.topic.send(later)
     # The JobMaster speaks under epoch 1 all the while.
     job.passes(120)

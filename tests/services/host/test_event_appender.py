@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.history.replay.decision_check import DecisionCheck
 from tailrace.services.host.event_appender import MAX_APPEND_BYTES, EventAppender
 from tailrace.services.host.host import Host
+from tailrace.services.host.job_failures import JobFailures
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.state import JobMasterState
 from tailrace.services.log.event_log import LARGEST_EVENT, EventRefused, read_to_end
@@ -228,12 +230,14 @@ def is_welcome(body: object) -> bool:
 
 def events_of(sender: str, *bodies: job_master.SuspendJob) -> list[Event]:
     owed = [OutgoingEvent(sender, body, None) for body in bodies]
-    return with_headers(owed, cluster="c", sender=sender, epoch=1, decided_at=0, now=0, count=0)
+    return with_headers(
+        owed, cluster="c", sender=sender, epoch=1, decided_at=0, now=0, numbers=itertools.count()
+    )
 
 
 def test_one_turn_says_a_few_mib_and_leaves_the_rest() -> None:
     log = MemoryEventLog()
-    appender = EventAppender(log, lambda role, owed: events_of(role))
+    appender = EventAppender(log, lambda role, error: events_of(role))
     body = job_master.SuspendJob(job_id="x" * (MAX_APPEND_BYTES // 4), reason="")
     events = events_of(GOOD, *[body] * 5) + events_of(BAD, body)
     offsets, left = appender.append_some(events)
@@ -245,7 +249,8 @@ def test_one_turn_says_a_few_mib_and_leaves_the_rest() -> None:
 
 def test_who_is_no_job_master_fails_with_its_process() -> None:
     log = MemoryEventLog()
-    appender = EventAppender(log, lambda role, owed: [])
+    failures = JobFailures(lambda role: None)
+    appender = EventAppender(log, lambda role, error: failures.events_of(role, error) and [])
     body = job_master.SuspendJob(job_id="x" * LARGEST_EVENT, reason="")
     with pytest.raises(EventRefused, match=r"SuspendJob has 16,"):
         appender.append_some([*events_of(GOOD, body), *events_of("dispatcher", body)])

@@ -17,7 +17,8 @@ from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.election.leader_election import StandaloneLeaderElection
 from tailrace.services.host.election_participant import ElectedLeaderExists
-from tailrace.services.host.host import Deposed, Host
+from tailrace.services.host.host import Host
+from tailrace.services.host.host_core import Deposed
 from tailrace.services.log import EventLog, LogUnavailable, Tail
 from tailrace.services.log.event_log import Concerns, OnUnreadable, read_to_end
 from tailrace.services.log.memory import MemoryEventLog
@@ -265,7 +266,7 @@ def test_of_hosts_that_race_exactly_one_leads_in_the_end(
             (error,) = loser.join()
             assert isinstance(error, Deposed)
     for role in LEADS:
-        assert _effective(claims(log, role))[-1][1] == leader.host._session
+        assert _effective(claims(log, role))[-1][1] == leader.host.session
     said = [record for record in everything(log) if is_answer(record)]
     epochs = [record.header.sender_epoch for record in said if not _fenced(log, record)]
     assert epochs == sorted(epochs)
@@ -462,7 +463,7 @@ def test_a_standby_tells_what_its_states_come_to_and_leads_nothing_by_it(
 ) -> None:
     log = new_log()
     registers(log)
-    standby = start(log, "b", mandates=NotElected())
+    standby = start(log, "b", election=NotElected())
     assert wait_until(lambda: standby.host.position >= 0, "it has read the log")
     body = StateHash(offset=0, hashes={"dispatcher": "1"}, code_fingerprint="2")
     standby.host.emit_as_standby(OutgoingEvent(EVERYONE, body, None))
@@ -494,11 +495,11 @@ class Lease(StandaloneLeaderElection):
 def test_who_has_lost_its_lease_is_not_current(new_log: NewLog) -> None:
     lease = Lease()
     replica = Replica([ResourceManager()])
-    host = Host(new_log(), replica, cluster="c", leads=(), process_address="p", session="s", mandates=lease)
+    host = Host(new_log(), replica, cluster="c", leads=(), process_address="p", session="s", election=lease)
     assert host.is_current
     lease.suspended = True
     assert not host.is_current
     lease.suspended = False
-    host._turned_at -= 60
+    host._iterated_at -= 60
     assert not host.is_current
     host.close()

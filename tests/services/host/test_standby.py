@@ -71,7 +71,7 @@ class Master:
             leads=ROLES,
             process_address=self.name,
             session=self.name,
-            mandates=self.mandates,
+            election=self.mandates,
             endpoints={"blob": f"{self.name}:1"},
         )
         self.thread = threading.Thread(target=self._run)

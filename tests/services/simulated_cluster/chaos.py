@@ -19,7 +19,7 @@ from tailrace.schemas.job_master import OfferSlots, StartJob
 from tailrace.schemas.task_executor import SlotsAccepted, SubmitTask
 from tailrace.schemas.types import EntryPoint, ExecutionState
 from tailrace.services.core.role import OutgoingEvent
-from tailrace.services.host.event_appender import failure_events
+from tailrace.services.host.job_failures import failure_events
 
 from ..async_simulator import AsyncSimulator, SimulatedProcess
 from .checkpoint_chaos import CHECKPOINT_FAULT_ACTIONS, CheckpointChaos

@@ -8,6 +8,7 @@ next. Shells are simulated: channels exist at once, and tasks do what `TaskScrip
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -162,7 +163,7 @@ class Cluster:
             epoch=epoch,
             decided_at=self.replica.offset if decided_at is None else decided_at,
             now=self.now,
-            count=count,
+            numbers=itertools.count(count),
             decided=decided_at is not None,
         )[0]
         record = Record(len(self.log), event.header, event.body)

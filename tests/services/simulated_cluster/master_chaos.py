@@ -65,7 +65,7 @@ class MastersChaos:
     def old_leader(self) -> None:
         """A leader pauses for longer than its session lasts; others are elected, and say something. Then it goes on
         with what it was about to say."""
-        leaders = [each for each in self._world.masters if each.host.leads_any()]
+        leaders = [each for each in self._world.masters if each.core.leads_any]
         if not leaders:
             return
         old = self.draw.choice(leaders)

@@ -8,23 +8,14 @@ it is not known for a while who should lead; a node is lost; nobody notices for 
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from tailrace.schemas.event import EVERYONE, Event, Record
-from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
-from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import Instruction, OutgoingEvent, kind_of
-from tailrace.services.host.host import Host
-from tailrace.services.log.event_log import Concerns, OnUnreadable
+from tailrace.schemas.event import EVERYONE
+from tailrace.schemas.everyone import ConfigurationChanged
+from tailrace.services.core.role import Instruction, OutgoingEvent
 
-from ..async_simulator import MASTER_KINDS, MASTER_ROLES, AsyncSimulator, SimulatedProcess
-
-
-class _MasterDied(Exception):
-    """SIGKILL between two appends."""
+from ..async_simulator import MASTER_ROLES, AsyncSimulator, SimulatedProcess
 
 
 class Election:
@@ -143,204 +134,32 @@ class SimulatedElection:
             self._election.stand(role, self)
 
 
-class SharedReplica(Replica):
-    """Looks at the states as the world has folded them, up to its own position."""
-
-    def __init__(self, world: AsyncSimulator) -> None:
-        super().__init__([])
-        self._world = world
-        self.offset = len(world.log) - 1
-        self.leadership = world.truth.leadership
-        for address, state in world.truth.states.items():
-            if kind_of(address) in MASTER_KINDS:
-                self._note(address, state)
-
-    def role(self, role_address: str, level: int | None = None) -> Any:
-        return self._world.truth.role(role_address, level)
-
-    def apply(self, record: Record) -> list[str]:
-        self.offset = record.offset
-        self.leadership = self._world.leaderships[record.offset]
-        changed = [each for each in self._world.changed[record.offset] if kind_of(each[0]) in MASTER_KINDS]
-        for address, state in changed:
-            self._note(address, state)
-        return [address for address, _ in changed]
-
-    def _note(self, address: str, state: Any) -> None:
-        self.states[address] = state
-        if self.role(address).is_quiescent(state):
-            self._awake.pop(address, None)
-        else:
-            self._awake[address] = None
-
-
-class _Log:
-    """The world's, as one master has it; it may die after some events of an append."""
-
-    topic = "log"
-
-    def __init__(self, master: Master) -> None:
-        self._master = master
-        self.only: int | None = None
-
-    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
-        world = self._master.world
-        first = len(world.log)
-        for event in events[: self.only]:
-            world.append([event], by_shell=isinstance(event.body, LeaderElected))
-        if self.only is not None:
-            raise _MasterDied
-        return list(range(first, first + len(events)))
-
-    def end(self) -> int:
-        return len(self._master.world.log)
-
-    def tail(
-        self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
-    ) -> _Log:
-        return self
-
-    @property
-    def position(self) -> int:
-        return self._master.position
-
-    def poll(self, timeout: float) -> list[Record]:
-        return self._master.read(None)
-
-    def close(self) -> None:
-        pass
-
-
-class _Shell:
-    """Of all the roles of a master."""
-
-    def __init__(self, master: Master) -> None:
-        self._master = master
-
-    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
-        self._master.perform(role_address, instructions)
-
-    def retire(self, role_address: str) -> None:
-        self._master.retire(role_address)
-
-    def close(self) -> None:
-        pass
-
-
 @dataclass(eq=False)
 class Master(SimulatedProcess):
-    """A jobmanager."""
+    """A jobmanager that stands by, and leads what it is given."""
 
     world: StandbyWorld
     mandates: SimulatedElection = field(init=False)
-    host: Host = field(init=False)
 
     def __post_init__(self) -> None:
+        self.election = self.mandates = SimulatedElection(self.world.election, self.is_alive)
         super().__post_init__()
-        world = self.world
-        self.mandates = SimulatedElection(world.election, self.is_alive)
-        self._log = _Log(self)
-        self._replica = SharedReplica(world)
-        self._began: set[str] = set()
-        self._stop = threading.Event()
-        self.states = self._replica.states
-        self.host = Host(
-            self._log,
-            self._replica,
-            cluster="sim",
-            leads=MASTER_ROLES,
-            process_address="sim",
-            session=self.session,
-            mandates=self.mandates,
-            clock=lambda: world.now,
-        )
-        # It has no thread of its own: what its shells have to say waits for its turn.
-        self.host.close()
-        self.host._shells = dict.fromkeys(MASTER_KINDS, _Shell(self))
-        self.host._position = self._replica.offset
-        self.host._participant.start()
-
-    def claims(self) -> None:
-        """It is given what it stands for, not what it wants."""
-
-    def is_busy(self) -> bool:
-        return bool(
-            self.position < len(self.world.log)
-            or self.unsaid
-            or self.host._dirty
-            or self.mandates.grants() is not self.host._granted
-        )
-
-    def leads_address(self, address: str) -> bool:
-        return self.host._terms.term_for(address) is not None
-
-    def read(self, count: int | None) -> list[Record]:
-        """The next events; the process ends with its cluster."""
-        world = self.world
-        end = len(world.log) if count is None else min(len(world.log), self.position + count)
-        records = world.log[self.position : end]
-        self.position = end
-        if any(isinstance(each.body, ClusterTerminated) and world.admitted[each.offset] for each in records):
-            self._stop.set()
-        return records
-
-    def fold(self, count: int | None = None) -> None:
-        if self.is_alive():
-            self.host._fold(self.read(count))
-            if self._stop.is_set():
-                self.end()
-
-    def decide(self, only: int | None = None) -> None:
-        if not self.is_alive():
-            return
-        self._log.only = only
-        host = self.host
-        try:
-            host._participant.tick()
-            host._follow_elections(self._log, self._stop)
-            if self._stop.is_set():
-                self.end()
-            elif self._replica.offset >= host._appended_to and not self.mandates.suspended:
-                host._decide()
-                host._position = self.position - 1
-        except _MasterDied:
-            pass
-        if only is not None:
-            self.end()
 
     def end(self) -> None:
         if self.is_alive():
             self.world.masters.remove(self)
 
-    def say(self, address: str, owed: OutgoingEvent) -> None:
-        self.world.append(self.host.with_headers(address, [owed]), by_shell=True)
-
-    def mean_to_say(self, address: str, owed: OutgoingEvent) -> None:
-        self.unsaid += self.host.with_headers(address, [owed])
-
     def perform(self, address: str, instructions: Sequence[Instruction]) -> None:
-        """What the real shells do; in each term for the first time."""
-        if address == "resource_manager" and address not in self._began:
-            self._began.add(address)
+        """As the real shells: they find out in each term what has become of workers and of the configuration."""
+        if address == "resource_manager" and (address, "") not in self.begun:
+            self.begun.add((address, ""))
             self.look_for_survivors()
-        if address == "dispatcher" and address not in self._began:
-            if self.states[address].configuration == self.world.configuration:
-                self._began.add(address)
-            elif "configuration" not in self._began:
-                self._began.add("configuration")
+        if address == "dispatcher" and (address, "") not in self.begun:
+            self.begun.add((address, ""))
+            if self.states[address].configuration != self.world.configuration:
                 body = ConfigurationChanged(configuration=self.world.configuration)
                 self.mean_to_say(address, OutgoingEvent(EVERYONE, body, None))
-        for instruction in instructions:
-            if (address, instruction.key) not in self.begun:
-                self.begun.add((address, instruction.key))
-                self._perform(address, instruction)
-
-    def retire(self, address: str) -> None:
-        """Begins afresh if it is led again."""
-        self.begun = {each for each in self.begun if each[0] != address}
-        self._began.discard(address)
-        if address == "dispatcher":
-            self._began.discard("configuration")
+        super().perform(address, instructions)
 
 
 class StandbyWorld(AsyncSimulator):
@@ -381,7 +200,7 @@ class StandbyWorld(AsyncSimulator):
 
     def _unled(self, master: Master) -> list[int]:
         dues = [
-            master.host._participant._soon.get(each)
+            master.core.next_join(each)
             for each in self.truth.active_addresses
             if not any(one.leads_address(each) for one in self.masters)
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -99,7 +100,7 @@ def with_hashes(leader: Process, log: Sequence[Record]) -> list[Record]:
                 epoch=leader.replica.leadership.epoch("dispatcher"),
                 decided_at=len(whole) - 1,
                 now=record.header.time,
-                count=len(whole),
+                numbers=itertools.count(len(whole)),
             )[0]
             said = Codec("x").decode(Codec("x").encode(event))
             whole.append(Record(len(whole), said.header, said.body))
@@ -245,7 +246,7 @@ def meet(
                     epoch=those[0].replica.leadership.epoch("dispatcher") if number == leader else 0,
                     decided_at=len(whole) - 1,
                     now=1,
-                    count=len(whole),
+                    numbers=itertools.count(len(whole)),
                 )[0]
                 for number, owed in told
             ]

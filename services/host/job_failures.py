@@ -1,0 +1,69 @@
+"""Fails the job of a JobMaster that cannot go on.
+
+Jobs of many users share a process. If the `decide` of one JobMaster raises, or returns an event that the log refuses,
+the process would end, and so would every successor, which folds the same log and decides the same. The job fails
+instead (JobMasterFailed), and the others go on. If it fails again after its job has ended, the events that other roles
+wait for are sent without its `decide`.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from ...infra.logging_setup import logger
+from ...schemas import job_master
+from ..core.role import JOB_MASTER, OutgoingEvent, instance_of, kind_of
+from ..job_master.role import events_of_ended
+from ..job_master.state import JobMasterState
+
+_MOST_FAILURES = 3
+"""The limit of failures of one JobMaster in one process; each leaves it fewer events to send (job_master/ending.py)."""
+_FRAMES_SHOWN = 4
+_log = logger(__name__)
+
+
+class JobFailures:
+    """The failed JobMasters of one process; thread-safe."""
+
+    def __init__(self, state: Callable[[str], object]) -> None:
+        """`state` returns the last folded state of an address."""
+        self._state = state
+        self._failures: Counter[str] = Counter()
+        self._counting = threading.Lock()
+
+    def events_of(self, role_address: str, error: Exception) -> list[OutgoingEvent]:
+        """Returns the events that fail the job of a JobMaster; none after too many failures, when they do not help.
+
+        Raises the error itself for any other role.
+        """
+        if kind_of(role_address) != JOB_MASTER:
+            raise error
+        with self._counting:
+            self._failures[role_address] += 1
+            times = self._failures[role_address]
+        reason = f"its JobMaster failed: {type(error).__name__}: {error}"
+        job_id = instance_of(role_address)
+        _log.error("a JobMaster failed", job=job_id, times=times, reason=reason, where=_location_of(error))
+        return (
+            [] if times > _MOST_FAILURES else failure_events(role_address, self._state(role_address), reason)
+        )
+
+
+def failure_events(role_address: str, state: object, reason: str) -> list[OutgoingEvent]:
+    """Returns the events that end the job of a JobMaster that cannot decide itself."""
+    if isinstance(state, JobMasterState) and state.terminated is not None:
+        owed = events_of_ended(state)
+        if owed:
+            return owed
+    body = job_master.JobMasterFailed(job_id=instance_of(role_address), reason=reason)
+    return [OutgoingEvent(role_address, body, None)]
+
+
+def _location_of(error: Exception) -> str:
+    """The innermost lines of code in the traceback. It has no values: they may be a user's."""
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_SHOWN:]
+    return ", ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))
