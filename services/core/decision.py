@@ -25,10 +25,14 @@ class Decision(NamedTuple):
 def decide_role(role: AnyRole, state: Any, now: Time) -> Decision:
     """Returns the events to append, the next deadline and the instructions for the shell. Raises nothing."""
     owed: Sequence[OutgoingEvent] = ()
-    deadline, error = None, None
+    deadline: Time | None = None
+    error: Exception | None = None
     instructions: Sequence[Instruction] = ()
     try:
         owed, deadline = role.decide(state, now), role.deadline(state)
+        if deadline is not None and deadline <= now and not owed:
+            # It requires no event now, so it never will in this state: do not wake up for it again.
+            deadline = None
     except Exception as fault:
         # Catch everything: the host turns the error into the failure of this one role.
         owed, error = (), fault

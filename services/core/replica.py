@@ -19,7 +19,7 @@ from ...schemas.everyone import FeatureLevelRaised, LeaderElected, SnapshotTaken
 from .feature_level import FIRST_LEVEL, RolesAt
 from .index_validation import IndexDiverged, IndexErrors
 from .leadership import LeadershipState
-from .role import CLIENT, JOB_MASTER, AnyRole, IllegalEvent, kind_of
+from .role import CLIENT, DISPATCHER, JOB_MASTER, AnyRole, IllegalEvent, kind_of
 
 _STORY = 8
 _MOST_FOREIGN = 1 << 12
@@ -187,6 +187,15 @@ class Replica:
         if recipient != sender and recipient not in foreign and self._fold(recipient, record):
             changed.append(recipient)
         return changed
+
+    def addresses_in_term(self, role: str) -> list[str]:
+        """Returns the addresses that the leader of a role leads, if their states are not quiescent. With the Dispatcher
+        come the jobs that no process has claimed."""
+        jobs: list[str] = []
+        if role == DISPATCHER:
+            is_claimed = self.leadership.is_claimed
+            jobs = [job for job in self._awake if kind_of(job) == JOB_MASTER and not is_claimed(job)]
+        return [role, *jobs] if self.is_active(role) else jobs
 
     def recent_events(self, role_address: str) -> tuple[Record, ...]:
         """Returns the last events that the address folded, oldest first; none if it is quiescent."""

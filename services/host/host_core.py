@@ -235,7 +235,7 @@ class HostCore:
         log("leads", role=role, cluster=self._identity.cluster, epoch=term.epoch)
         self._terms.begin(role, term)
         self._election.confirm_leadership(role, term.epoch)
-        self._dirty.update(dict.fromkeys(self._addresses_in_term(role)))
+        self._dirty.update(dict.fromkeys(self._replica.addresses_in_term(role)))
 
     def _on_deposed(self, body: LeaderElected) -> None:
         reason = f"{body.address} leads {body.role} of {self._identity.cluster} since epoch {body.epoch}"
@@ -251,7 +251,7 @@ class HostCore:
     def _step_down(self, role: str, reason: str) -> None:
         log = _log.debug if kind_of(role) == JOB_MASTER else _log.warning
         log("steps down", role=role, cluster=self._identity.cluster, reason=reason)
-        affected = self._addresses_in_term(role)
+        affected = self._replica.addresses_in_term(role)
         self._terms.end(role)
         for role_address in affected:
             self._retire(role_address)
@@ -270,18 +270,6 @@ class HostCore:
         if job in self._terms:
             self._terms.end(job)
             self._retire(job)
-
-    def _addresses_in_term(self, role: str) -> list[str]:
-        """Returns the addresses that are led in the term of a role and whose states are not quiescent."""
-        jobs = []
-        if role == DISPATCHER:
-            is_claimed = self._replica.leadership.is_claimed
-            jobs = [
-                job
-                for job in self._replica.active_addresses
-                if kind_of(job) == JOB_MASTER and not is_claimed(job)
-            ]
-        return [role, *jobs] if self._replica.is_active(role) else jobs
 
     def _check_claims(self) -> None:
         """Called when all claims were read back. If another process's claim came first, every reader accepts that one:

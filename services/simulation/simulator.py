@@ -22,9 +22,10 @@ from msgspec.structs import replace
 from ...schemas.event import EVERYONE, Event, Record
 from ...schemas.everyone import LeaderElected
 from ..core.deadline_heap import DeadlineHeap
+from ..core.decision import decide_role
 from ..core.instruction_tracker import InstructionTracker
 from ..core.replica import Replica
-from ..core.role import DISPATCHER, JOB_MASTER, Instruction, OutgoingEvent, Time, kind_of, with_headers
+from ..core.role import Instruction, OutgoingEvent, Time, kind_of, with_headers
 
 MAX_TURNS = 10_000
 """Without the clock moving: more are talk without end."""
@@ -195,22 +196,21 @@ class Simulator:
     def _decide(self, session: str, addresses: Iterable[str]) -> None:
         replica, now = self.replica, self.now
         decided_at = replica.offset
-        said: list[tuple[str, list[OutgoingEvent]]] = []
+        said: list[tuple[str, Sequence[OutgoingEvent]]] = []
         for each in addresses:
             if self.session(each) != session:
                 continue
             role, state = replica.role(each), replica.states[each]
-            owed = role.decide(state, now)
-            if owed:
-                said.append((each, owed))
-            deadline = role.deadline(state)
-            # What has passed and makes nobody owe anything never will, from this state.
-            passed = deadline is not None and deadline <= now and not owed
-            self._deadlines.set(each, None if passed else deadline)
+            decision = decide_role(role, state, now)
+            if decision.error is not None:
+                raise decision.error
+            if decision.events:
+                said.append((each, decision.events))
+            self._deadlines.set(each, decision.deadline)
             shell = self.shells.get(kind_of(each))
             if shell is not None:
                 begun = self._begun.setdefault(session, InstructionTracker())
-                for instruction in begun.take_new(each, role.instructions(state)):
+                for instruction in begun.take_new(each, decision.instructions):
                     shell.perform(each, instruction, state)
         for each, owed in said:
             self._append(each, owed, replica.leadership.epoch(each), decided=True, decided_at=decided_at)
@@ -256,7 +256,7 @@ class Simulator:
         self.log.append(record)
         self._mark_dirty(changed)
         if isinstance(event.body, LeaderElected) and replica.leadership is not before:
-            self._mark_dirty(self._addresses_in_term(event.body.role))
+            self._mark_dirty(self.replica.addresses_in_term(event.body.role))
         self._on_event(record, changed)
         return record.offset
 
@@ -265,13 +265,3 @@ class Simulator:
             session = self.session(each)
             if session is not None:
                 self._dirty.setdefault(session, {})[each] = None
-
-    def _addresses_in_term(self, role: str) -> list[str]:
-        replica = self.replica
-        own = [role] if replica.is_active(role) else []
-        if role != DISPATCHER:
-            return own
-        claimed = replica.leadership.is_claimed
-        return own + [
-            each for each in replica.active_addresses if kind_of(each) == JOB_MASTER and not claimed(each)
-        ]

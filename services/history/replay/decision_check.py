@@ -29,7 +29,7 @@ from ...core.deadline_heap import DeadlineHeap
 from ...core.leadership import LeadershipState
 from ...core.reason_limits import truncate_reasons
 from ...core.replica import Replica
-from ...core.role import DISPATCHER, JOB_MASTER, OutgoingEvent, Time, kind_of
+from ...core.role import JOB_MASTER, OutgoingEvent, Time, kind_of
 from ...host.event_appender import MAX_APPEND_BYTES
 from ...log import Codec
 from ...snapshots.builder import all_roles
@@ -181,13 +181,7 @@ class DecisionCheck:
     def _on_elected(self, body: LeaderElected, offset: int, before: LeadershipState) -> None:
         """Whoever leads now looks at all that it leads; whoever did before says nothing more of it."""
         replica = self.replica
-        affected = [body.role]
-        if body.role == DISPATCHER:
-            claimed = replica.leadership.is_claimed
-            affected += [
-                each for each in replica.active_addresses if kind_of(each) == JOB_MASTER and not claimed(each)
-            ]
-        for each in affected:
+        for each in dict.fromkeys([body.role, *replica.addresses_in_term(body.role)]):
             predecessor = before.leader(each)
             session = None if predecessor is None else self._sessions.get(predecessor.session)
             if session is not None:
