@@ -291,7 +291,7 @@ class SimulatedProcess:
         self.core.start(world.now)
         if self.election is None:
             # It claims whatever it was started for, and reads its claims before anybody says anything.
-            self.decide()
+            self._step()
             self.core.fold(self.read(), world.now)
 
     def serves(self, address: str) -> bool:
@@ -376,8 +376,10 @@ class SimulatedProcess:
 
     def decide(self, only: int | None = None) -> None:
         """One turn of the host's loop. With `only`, the process dies after appending so many events."""
-        if not self.is_alive():
-            return
+        if self.is_alive():
+            self._step(only)
+
+    def _step(self, only: int | None = None) -> None:
         ready = self.core.step((), self.world.now)
         for address in ready.retire:
             self.retire(address)

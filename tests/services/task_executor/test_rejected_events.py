@@ -22,6 +22,7 @@ from tailrace.schemas.types import (
 from tailrace.services.core.reason_limits import LONGEST_REASON_CHARACTERS
 from tailrace.services.heartbeats.task_executor import limit_snapshots
 from tailrace.services.host.event_appender import EventAppender
+from tailrace.services.host.job_failures import JobFailures
 from tailrace.services.log import Codec
 from tailrace.services.log.event_log import LARGEST_EVENT, EventRefused, read_to_end
 from tailrace.services.log.memory import MemoryEventLog
@@ -152,7 +153,9 @@ def example(kind: type[Body], **values: Any) -> Body:
 
 def test_a_task_whose_words_do_not_fit_fails_and_its_task_executor_goes_on() -> None:
     log = MemoryEventLog()
-    appender = EventAppender(log, lambda role, owed: [])
+    appender = EventAppender(
+        log, lambda role, error: JobFailures(lambda _: None).events_of(role, error) and []
+    )
     ids = {"job_id": "j", "execution_attempt_id": "a"}
     unfit = {"x" * LARGEST_EVENT: 1.0}
     ended = job_master.UpdateTaskExecutionState(
